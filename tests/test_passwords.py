@@ -186,9 +186,9 @@ def test_what_a_url_looks_like_without_its_password(url: str, told: str) -> None
     assert masked(url) == told
 
 
-def test_a_quoted_password_of_odd_characters_is_used_as_it_is() -> None:
-    for password in ODD:
-        assert settings_of(urlsplit(f"redis://me:{quote(password, safe='')}@127.0.0.1:1/0")).password == password
+@pytest.mark.parametrize("password", ODD)
+def test_a_quoted_password_of_odd_characters_is_used_as_it_is(password: str) -> None:
+    assert settings_of(urlsplit(f"redis://me:{quote(password, safe='')}@127.0.0.1:1/0")).password == password
 
 
 def test_things_are_named_by_their_kind() -> None:

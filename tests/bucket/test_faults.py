@@ -122,11 +122,11 @@ def test_doctor_looks_whether_a_stale_write_is_refused(url: str) -> None:
     assert found["conditional writes"] == found["clock"] == found["round trip"] == "ok"
 
 
-def test_what_a_url_does_not_say_is_refused() -> None:
-    for wrong in ("s3://", "s3://b?x=1", "gs://user:secret@b", "az://c#x"):
-        with pytest.raises(InvalidArgument) as caught:
-            interlock.connect(wrong)
-        assert "secret" not in str(caught.value)
+@pytest.mark.parametrize("wrong", ["s3://", "s3://b?x=1", "gs://user:secret@b", "az://c#x"])
+def test_what_a_url_does_not_say_is_refused(wrong: str) -> None:
+    with pytest.raises(InvalidArgument) as caught:
+        interlock.connect(wrong)
+    assert "secret" not in str(caught.value)
 
 
 class Answering(BaseHTTPRequestHandler):

@@ -36,16 +36,16 @@ def test_a_short_command_keeps_others_out_as_long_as_it_is_told(house: House) ->
     assert house.run("run", "-n", "--at-least", "0.01", "book", "--", "true")[0] == 0
 
 
-def test_a_signal_ends_what_at_least_asks_for(house: House) -> None:
-    for when in ("after the command", "during it"):
-        program = "echo in" if when == "after the command" else "echo in; exec sleep 60"
-        run = house.start_and_hear("in", "run", "-v", "--at-least", "60", "book", "--", "sh", "-c", program)
-        if when == "after the command":
-            while "--at-least" not in run.hear_error():
-                pass
-        run.send_signal(signal.SIGTERM)
-        assert run.wait(timeout=30) == 128 + signal.SIGTERM
-        assert house.run("run", "-n", "book", "--", "true")[0] == 0
+@pytest.mark.parametrize("when", ["after the command", "during it"])
+def test_a_signal_ends_what_at_least_asks_for(house: House, when: str) -> None:
+    program = "echo in" if when == "after the command" else "echo in; exec sleep 60"
+    run = house.start_and_hear("in", "run", "-v", "--at-least", "60", "book", "--", "sh", "-c", program)
+    if when == "after the command":
+        while "--at-least" not in run.hear_error():
+            pass
+    run.send_signal(signal.SIGTERM)
+    assert run.wait(timeout=30) == 128 + signal.SIGTERM
+    assert house.run("run", "-n", "book", "--", "true")[0] == 0
 
 
 def test_shared_runs_share_and_keep_exclusive_ones_out(house: House) -> None:
@@ -193,13 +193,15 @@ def test_a_command_that_writes_to_a_closed_pipe_dies_quietly(house: House) -> No
     assert run.ended()[2] == ""
 
 
-def test_without_click_or_rich_it_says_what_to_install(house: House) -> None:
-    for name, words in (("rich", ["ls"]), ("click", ["run", "book", "--", "true"]), ("click", ["--help"])):
-        with house.locks.lock("pen"):
-            without = house.python_with(f"raise ModuleNotFoundError('no {name}', name={name!r})\n", name)
-            status, printed, errors = house.run(*words, extra=without)
-        assert (status, printed, errors.count("\n")) == (69, "", 1)
-        assert 'pip install ".[cli]"' in errors
+@pytest.mark.parametrize(
+    ("name", "words"), [("rich", ["ls"]), ("click", ["run", "book", "--", "true"]), ("click", ["--help"])]
+)
+def test_without_click_or_rich_it_says_what_to_install(house: House, name: str, words: list[str]) -> None:
+    with house.locks.lock("pen"):
+        without = house.python_with(f"raise ModuleNotFoundError('no {name}', name={name!r})\n", name)
+        status, printed, errors = house.run(*words, extra=without)
+    assert (status, printed, errors.count("\n")) == (69, "", 1)
+    assert 'pip install ".[cli]"' in errors
 
 
 def test_run_imports_nothing_that_is_slow(house: House) -> None:

@@ -44,6 +44,11 @@ BAD_NAME = ["", "\0", "a\0b", "\ud800", "a\udfffb", "x" * 1001, "🔒" * 1001, N
 BAD_COUNT = [0, -1, 1.0, 1.5, "1", None, True, False, NAN, 1 << 40, HUGE, TOO_LONG, *UNLIKE]
 
 
+def kind_of(value: object) -> str:
+    """Return the type of a value for the name of a test; the value itself may be too long."""
+    return type(value).__name__
+
+
 def refuses(call: Callable[[], Any], *words: str) -> None:
     """Check that `call` raises InvalidArgument, a ValueError, with a helpful message that contains these words."""
     with pytest.raises(InvalidArgument) as caught:
@@ -55,9 +60,9 @@ def refuses(call: Callable[[], Any], *words: str) -> None:
     assert all(word in message for word in words), message
 
 
-def test_a_bad_ttl_is_refused_when_the_lock_is_made(world: World, kind: Kind, locks: Any) -> None:
-    for ttl in BAD_TTL:
-        refuses(partial(kind.make, locks, world.name, ttl=ttl), "ttl")
+@pytest.mark.parametrize("ttl", BAD_TTL, ids=kind_of)
+def test_a_bad_ttl_is_refused_when_the_lock_is_made(world: World, kind: Kind, locks: Any, ttl: Any) -> None:
+    refuses(partial(kind.make, locks, world.name, ttl=ttl), "ttl")
 
 
 def test_the_ttl_of_the_connection_is_the_default(world: World, ann: Actor) -> None:
@@ -73,19 +78,21 @@ def test_a_bad_timeout_is_refused_by_acquire(world: World, kind: Kind, ann: Acto
     assert world.nothing_left()
 
 
-def test_a_try_with_a_timeout_is_refused_as_in_threading(world: World, kind: Kind, ann: Actor) -> None:
+@pytest.mark.parametrize("timeout", [5, 0, 0.5, NAN, INF])
+def test_a_try_with_a_timeout_is_refused_as_in_threading(world: World, kind: Kind, ann: Actor, timeout: Any) -> None:
     lock = kind.make(world.connect(), world.name)
-    for timeout in [5, 0, 0.5, NAN, INF]:
-        refuses(partial(ann.do, lock.acquire, False, timeout), "timeout")
-        refuses(partial(ann.do, lock.acquire, blocking=False, timeout=timeout), "timeout")
+    refuses(partial(ann.do, lock.acquire, False, timeout), "timeout")
+    refuses(partial(ann.do, lock.acquire, blocking=False, timeout=timeout), "timeout")
 
 
-def test_blocking_and_timeout_combine_as_in_threading(world: World, kind: Kind, ann: Actor) -> None:
+@pytest.mark.parametrize(
+    "how", [(), (True,), (True, -1), (True, None), (False,), (False, -1), (False, None), (True, 0), (0,), (1,)]
+)
+def test_blocking_and_timeout_combine_as_in_threading(world: World, kind: Kind, ann: Actor, how: Any) -> None:
     lock = kind.make(world.connect(), world.name)
-    for how in [(), (True,), (True, -1), (True, None), (False,), (False, -1), (False, None), (True, 0), (0,), (1,)]:
-        grant = ann.do(lock.acquire, *how)
-        assert grant
-        assert ann.do(grant.release) is True
+    grant = ann.do(lock.acquire, *how)
+    assert grant
+    assert ann.do(grant.release) is True
 
 
 def test_the_with_of_the_other_colour_says_which_one_to_use(world: World, kind: Kind) -> None:
@@ -106,34 +113,37 @@ def test_the_with_of_the_other_colour_says_which_one_to_use(world: World, kind: 
     assert world.nothing_left()
 
 
-def test_a_bad_name_is_refused_by_whatever_takes_a_name(world: World, locks: Any, ann: Actor) -> None:
-    for name in BAD_NAME:
-        refuses(partial(locks.all, name), "name")
-        refuses(partial(ann.do, locks.evict, name), "name")
-        if name is not None:
-            refuses(partial(ann.do, locks.claims, name), "name")
+@pytest.mark.parametrize("name", BAD_NAME, ids=kind_of)
+def test_a_bad_name_is_refused_by_whatever_takes_a_name(world: World, locks: Any, ann: Actor, name: Any) -> None:
+    refuses(partial(locks.all, name), "name")
+    refuses(partial(ann.do, locks.evict, name), "name")
+    if name is not None:
+        refuses(partial(ann.do, locks.claims, name), "name")
 
 
-def test_a_bad_namespace_is_refused(world: World) -> None:
-    for space in ["\0", "a\0b", "\ud800", "x" * 1001, 1, b"app", True]:
-        refuses(partial(world.connect, namespace=space), "namespace")
+@pytest.mark.parametrize("space", ["\0", "a\0b", "\ud800", "x" * 1001, 1, b"app", True])
+def test_a_bad_namespace_is_refused(world: World, space: Any) -> None:
+    refuses(partial(world.connect, namespace=space), "namespace")
 
 
-def test_a_bad_label_is_refused(world: World, kind: Kind, locks: Any) -> None:
-    for label in ["\0", "\udc80", "x" * 201, 1, b"label", True]:
-        refuses(partial(kind.make, locks, world.name, label=label), "label")
+@pytest.mark.parametrize("label", ["\0", "\udc80", "x" * 201, 1, b"label", True])
+def test_a_bad_label_is_refused(world: World, kind: Kind, locks: Any, label: Any) -> None:
+    refuses(partial(kind.make, locks, world.name, label=label), "label")
 
 
-def test_bad_permits_and_units_are_refused(world: World, locks: Any) -> None:
-    for count in BAD_COUNT:
-        refuses(partial(locks.semaphore, world.name, count), "permits")
-        refuses(partial(locks.semaphore, world.name, 3, units=count), "units")
+@pytest.mark.parametrize("count", BAD_COUNT, ids=kind_of)
+def test_bad_permits_and_units_are_refused(world: World, locks: Any, count: Any) -> None:
+    refuses(partial(locks.semaphore, world.name, count), "permits")
+    refuses(partial(locks.semaphore, world.name, 3, units=count), "units")
 
 
-def test_a_bad_on_lost_or_renew_is_refused(world: World, kind: Kind, locks: Any) -> None:
+def test_a_bad_on_lost_is_refused(world: World, kind: Kind, locks: Any) -> None:
     refuses(lambda: kind.make(locks, world.name, on_lost="call me"), "on_lost")
-    for renew in (1, 0, "yes", None, 10.0):
-        refuses(partial(kind.make, locks, world.name, renew=renew), "renew")
+
+
+@pytest.mark.parametrize("renew", [1, 0, "yes", None, 10.0])
+def test_a_bad_renew_is_refused(world: World, kind: Kind, locks: Any, renew: Any) -> None:
+    refuses(partial(kind.make, locks, world.name, renew=renew), "renew")
 
 
 def test_all_refuses_nothing_a_name_twice_and_foreign_locks(world: World, locks: Any) -> None:

@@ -47,11 +47,11 @@ def test_a_folder_with_nul_is_refused(connect: Connect) -> None:
         connect("file:///tmp/a%00b")
 
 
-def test_a_file_in_place_of_the_folder_is_refused(connect: Connect, tmp_path: Path) -> None:
+@pytest.mark.parametrize("path", ["file", "file/below"])
+def test_a_file_in_place_of_the_folder_is_refused(connect: Connect, tmp_path: Path, path: str) -> None:
     (tmp_path / "file").write_text("I am a file")
-    for path in (tmp_path / "file", tmp_path / "file" / "below"):
-        with pytest.raises(StoreError, match="choose another"):
-            connect(f"file://{path}")
+    with pytest.raises(StoreError, match="choose another"):
+        connect(f"file://{tmp_path / path}")
 
 
 def test_a_folder_is_made_with_its_parents(tmp_path: Path) -> None:
@@ -59,10 +59,10 @@ def test_a_folder_is_made_with_its_parents(tmp_path: Path) -> None:
         assert (tmp_path / "a" / "b" / "c d").is_dir()
 
 
-def test_odd_folders_work(tmp_path: Path) -> None:
-    for name in ("with space", "ünïcode", "100%25"):
-        with interlock.connect(f"file://{tmp_path}/{name}") as locks, locks.lock("x"):
-            assert locks.lock("x").acquire(timeout=0) is None
+@pytest.mark.parametrize("name", ["with space", "ünïcode", "100%25"])
+def test_odd_folders_work(tmp_path: Path, name: str) -> None:
+    with interlock.connect(f"file://{tmp_path}/{name}") as locks, locks.lock("x"):
+        assert locks.lock("x").acquire(timeout=0) is None
 
 
 ODD = ["with space", "100%25", "feature%2Flogin", "issue#7", "what?x=1", "a;b&c=d", "\udcff"]

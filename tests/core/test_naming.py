@@ -184,6 +184,6 @@ def test_a_coroutine_of_a_compiler_is_one() -> None:
     assert result.closed
 
 
-def test_other_results_are_finished() -> None:
-    for result in (None, 5, [1], OddGeneratorContextManager(), functools.partial(plain)):
-        refuse_awaitable(result, plain)
+@pytest.mark.parametrize("result", [None, 5, [1], OddGeneratorContextManager(), functools.partial(plain)])
+def test_other_results_are_finished(result: Any) -> None:
+    refuse_awaitable(result, plain)

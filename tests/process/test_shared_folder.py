@@ -204,19 +204,19 @@ def test_the_error_for_a_refused_user_names_the_chmod(home: Path, user: Callable
         user(folder, BOB, groups=(GROUP,))
 
 
-def test_a_folder_that_interlock_makes_is_for_its_user_alone(tmp_path: Path) -> None:
-    for number, umask in enumerate([0o000, *UMASKS]):
-        before = os.umask(umask)
-        try:
-            folder = tmp_path / f"locks{number}"
-            with interlock.connect(f"file://{folder}") as locks, locks.lock(NAME):
-                assert locks.lock(NAME).acquire(timeout=0.01) is None
-                paths = [folder, *folder.rglob("*")]
-                assert {"interlock", "lines", "alive", NAME} <= {path.name for path in paths}
-                for path in paths:
-                    assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600), path
-        finally:
-            os.umask(before)
+@pytest.mark.parametrize("umask", [0o000, *UMASKS], ids=oct)
+def test_a_folder_that_interlock_makes_is_for_its_user_alone(tmp_path: Path, umask: int) -> None:
+    before = os.umask(umask)
+    try:
+        folder = tmp_path / "locks"
+        with interlock.connect(f"file://{folder}") as locks, locks.lock(NAME):
+            assert locks.lock(NAME).acquire(timeout=0.01) is None
+            paths = [folder, *folder.rglob("*")]
+            assert {"interlock", "lines", "alive", NAME} <= {path.name for path in paths}
+            for path in paths:
+                assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600), path
+    finally:
+        os.umask(before)
 
 
 @pytest.mark.parametrize("mode", ["0700", "0770", "770", "2770", "0777", "1777"])

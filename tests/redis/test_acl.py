@@ -122,18 +122,21 @@ FORBIDDEN = {
 }
 
 
-def test_the_doctor_names_forbidden_commands_and_needed_rights(world: World, server: RedisServer, ann: Actor) -> None:
-    for rules, (name, status, told) in FORBIDDEN.items():
-        server.command("SCRIPT", "FLUSH")
-        user(server, *LINE, *rules.split())
-        checks = {check.name: check for check in ann.do(connect_to(world, url_of(server)).doctor)}
-        assert checks[name].status == status, rules
-        assert told in checks[name].detail.lower(), rules
-        assert acl.SERVER in checks[name].detail, rules
+@pytest.mark.parametrize("rules", FORBIDDEN)
+def test_the_doctor_names_forbidden_commands_and_needed_rights(
+    world: World, server: RedisServer, ann: Actor, rules: str
+) -> None:
+    name, status, told = FORBIDDEN[rules]
+    server.command("SCRIPT", "FLUSH")
+    user(server, *LINE, *rules.split())
+    checks = {check.name: check for check in ann.do(connect_to(world, url_of(server)).doctor)}
+    assert checks[name].status == status
+    assert told in checks[name].detail.lower()
+    assert acl.SERVER in checks[name].detail
 
 
-def test_the_tested_rights_are_those_of_the_page_and_the_error() -> None:
+@pytest.mark.parametrize("line", [acl.SERVER, acl.DATABASE, acl.CLUSTER, acl.SENTINEL])
+def test_the_tested_rights_are_those_of_the_page_and_the_error(line: str) -> None:
     page = " ".join((Path(__file__).parents[2] / "docs/stores/redis.md").read_text().split())
-    for line in (acl.SERVER, acl.DATABASE, acl.CLUSTER, acl.SENTINEL):
-        assert line in page
-        assert line in str(acl.refusal(ReplyError("NOPERM no"), "the server"))
+    assert line in page
+    assert line in str(acl.refusal(ReplyError("NOPERM no"), "the server"))

@@ -182,10 +182,10 @@ def test_a_url_names_several_nodes_of_which_the_first_is_down(
             is_of_use(world, connect_to(world, f"{scheme}+cluster://127.0.0.1:{port},localhost:{port}"))
 
 
-def test_a_url_without_a_sensible_host_is_refused() -> None:
-    for tasks in (False, True):
-        with pytest.raises(InvalidArgument, match="one or more hosts"):
-            open_store("redis+cluster://127.0.0.1:1,:2x", tasks=tasks)
+@pytest.mark.parametrize("tasks", [False, True])
+def test_a_url_without_a_sensible_host_is_refused(tasks: bool) -> None:
+    with pytest.raises(InvalidArgument, match="one or more hosts"):
+        open_store("redis+cluster://127.0.0.1:1,:2x", tasks=tasks)
 
 
 @contextmanager

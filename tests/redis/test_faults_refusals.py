@@ -157,33 +157,36 @@ FOREIGN = [
 ]
 
 
-def test_a_foreign_value_under_our_key_is_an_error_and_stays(world: World, server: RedisServer, ann: Actor) -> None:
-    for command, *rest in FOREIGN:
-        name = world.fresh_name()
-        lock = world.connect().lock(name)
-        server.command(command, key_of(name), *rest)
-        before = server.command("DUMP", key_of(name))
-        with pytest.raises(StoreError, match=re.escape(key_of(name))):
-            ann.do(lock.acquire, timeout=2)
-        assert server.command("DUMP", key_of(name)) == before
-        server.command("DEL", key_of(name))
-        assert ann.do(ann.do(lock.acquire).release) is True
+@pytest.mark.parametrize("value", FOREIGN, ids=lambda value: value[0])
+def test_a_foreign_value_under_our_key_is_an_error_and_stays(
+    world: World, server: RedisServer, ann: Actor, value: tuple[str, ...]
+) -> None:
+    command, *rest = value
+    name = world.fresh_name()
+    lock = world.connect().lock(name)
+    server.command(command, key_of(name), *rest)
+    before = server.command("DUMP", key_of(name))
+    with pytest.raises(StoreError, match=re.escape(key_of(name))):
+        ann.do(lock.acquire, timeout=2)
+    assert server.command("DUMP", key_of(name)) == before
+    server.command("DEL", key_of(name))
+    assert ann.do(ann.do(lock.acquire).release) is True
 
 
+@pytest.mark.parametrize("name", ["book:1", "a}b", "a%7Db", "{x}", "x", "100%", "é ☃ \n 'quoted' \"\\"])
 def test_all_keys_of_a_name_share_a_hash_tag_without_collisions(
-    world: World, server: RedisServer, ann: Actor, bob: Actor
+    world: World, server: RedisServer, ann: Actor, bob: Actor, name: str
 ) -> None:
     locks = world.connect(namespace="app")
-    for name in ["book:1", "a}b", "a%7Db", "{x}", "x", "100%", "é ☃ \n 'quoted' \"\\"]:
-        server.command("FLUSHALL")
-        grant = ann.do(locks.lock(name).acquire, timeout=1)
-        waiting = bob.start(locks.lock(name).acquire)
-        eventually(lambda name=name: len(ann.do(locks.claims, name)) == 2)
-        keys = server.command("KEYS", "*")
-        assert key_of(name, "app") in keys
-        assert all(str(key).startswith(key_of(name, "app")) for key in keys)
-        ann.do(grant.release)
-        bob.do(waiting.result(5).release)
+    server.command("FLUSHALL")
+    grant = ann.do(locks.lock(name).acquire, timeout=1)
+    waiting = bob.start(locks.lock(name).acquire)
+    eventually(lambda: len(ann.do(locks.claims, name)) == 2)
+    keys = server.command("KEYS", "*")
+    assert key_of(name, "app") in keys
+    assert all(str(key).startswith(key_of(name, "app")) for key in keys)
+    ann.do(grant.release)
+    bob.do(waiting.result(5).release)
 
 
 # -- where -----------------------------------------------------------------------------------------------
@@ -192,8 +195,8 @@ def test_all_keys_of_a_name_share_a_hash_tag_without_collisions(
 @pytest.mark.parametrize(
     "url", ["redis://127.0.0.1:port", "redis://127.0.0.1:1/?socket_timeout=soon", "redis+sentinel://127.0.0.1:1"]
 )
-def test_a_url_that_can_not_be_meant_is_refused(url: str) -> None:
-    for connect in (interlock.connect, interlock.aconnect):
-        with pytest.raises((InvalidArgument, StoreError)) as caught:
-            connect(url)
-        assert str(caught.value)
+@pytest.mark.parametrize("connect", [interlock.connect, interlock.aconnect])
+def test_a_url_that_can_not_be_meant_is_refused(url: str, connect: Any) -> None:
+    with pytest.raises((InvalidArgument, StoreError)) as caught:
+        connect(url)
+    assert str(caught.value)

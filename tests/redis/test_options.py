@@ -48,10 +48,10 @@ def test_an_unknown_option_is_refused_with_those_that_are_known(connect: Connect
 
 
 @pytest.mark.parametrize("place", [*PLACES, "memory://", "memory://space", "file:///tmp/interlock-nowhere"])
-def test_namespace_and_ttl_are_for_connect(connect: Connect, place: str) -> None:
-    for name, value in (("namespace", "app"), ("ttl", "5")):
-        with pytest.raises(InvalidArgument, match=rf"connect\(url, {name}="):
-            connect(f"{place}?{name}={value}")
+@pytest.mark.parametrize(("name", "value"), [("namespace", "app"), ("ttl", "5")])
+def test_namespace_and_ttl_are_for_connect(connect: Connect, place: str, name: str, value: str) -> None:
+    with pytest.raises(InvalidArgument, match=rf"connect\(url, {name}="):
+        connect(f"{place}?{name}={value}")
 
 
 @pytest.mark.parametrize(
@@ -90,10 +90,10 @@ def test_options_that_make_no_sense_are_refused(connect: Connect, url: str, told
     assert "s3cret" not in str(caught.value)
 
 
-def test_the_options_of_the_libraries_are_taken(connect: Connect) -> None:
+@pytest.mark.parametrize("place", ["redis://h", "valkey://h", "redis+sentinel://h/service"])
+def test_the_options_of_the_libraries_are_taken(connect: Connect, place: str) -> None:
     options = "protocol=3&decode_responses=true&health_check_interval=5&retry_on_timeout=1&client_name=app"
-    for place in ("redis://h", "valkey://h", "redis+sentinel://h/service"):
-        connect(f"{place}?{options}&socket_timeout=0.5&socket_connect_timeout=0.2&socket_keepalive=yes&db=1")
+    connect(f"{place}?{options}&socket_timeout=0.5&socket_connect_timeout=0.2&socket_keepalive=yes&db=1")
 
 
 # -- reach the connections ---------------------------------------------------------------------------------
@@ -114,10 +114,12 @@ def test_a_sentinel_url_is_understood_whole(scheme: str) -> None:
     assert found.tls == found.sentinel.tls == wanted
 
 
-def test_tls_to_the_sentinels_is_a_choice_of_its_own() -> None:
-    for scheme, option, secure in (("redis", "true", (False, True)), ("rediss", "false", (True, False))):
-        found = settings_of(urlsplit(f"{scheme}+sentinel://h/service?sentinel_ssl={option}"))
-        assert (found.tls is not None, found.sentinel.tls is not None) == secure
+@pytest.mark.parametrize(
+    ("scheme", "option", "secure"), [("redis", "true", (False, True)), ("rediss", "false", (True, False))]
+)
+def test_tls_to_the_sentinels_is_a_choice_of_its_own(scheme: str, option: str, secure: tuple[bool, bool]) -> None:
+    found = settings_of(urlsplit(f"{scheme}+sentinel://h/service?sentinel_ssl={option}"))
+    assert (found.tls is not None, found.sentinel.tls is not None) == secure
 
 
 def test_what_a_client_says_about_its_server_is_read() -> None:

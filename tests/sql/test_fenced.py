@@ -193,16 +193,18 @@ def test_what_can_not_be_fenced_is_refused(engine: Engine, locks, books: Table) 
             fenced(BOOKS, grant).write(connection, BOOKS.c.id == 1, fence=3)
 
 
-def test_autocommit_is_refused_and_nothing_is_written(engine: Engine, locks, books: Table) -> None:
+@pytest.mark.parametrize("session", [False, True], ids=["connection", "session"])
+@pytest.mark.parametrize("key", [0, 1], ids=["several rows", "one row"])
+def test_autocommit_is_refused_and_nothing_is_written(
+    engine: Engine, locks, books: Table, session: bool, key: int
+) -> None:
     grant = locks.lock("book").acquire()
     with engine.begin() as connection:
         connection.execute(books.update().where(books.c.id == 2).values(fence=grant.fence + 5))
     always = engine.execution_options(isolation_level="AUTOCOMMIT")
-    for open_one in (always.connect, sessionmaker(always)):
-        for where in (books.c.id == 1, books.c.id > 0):
-            with open_one() as connection:
-                with pytest.raises(interlock.InvalidArgument, match=r"autocommit.*execution_options"):
-                    fenced(books, grant).write(connection, where, name="late")
+    with (sessionmaker(always) if session else always.connect)() as connection:
+        with pytest.raises(interlock.InvalidArgument, match=r"autocommit.*execution_options"):
+            fenced(books, grant).write(connection, books.c.id == key if key else books.c.id > 0, name="late")
     assert names(engine) == ["old", "old"]
 
 

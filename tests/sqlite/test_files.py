@@ -41,10 +41,10 @@ NOBODY = 65534
         ("sqlite:////tmp/x?allow=virtiofs&allow=virtiofs", "one value"),
     ],
 )
-def test_a_url_that_names_no_file_is_refused(url: str, said: str) -> None:
-    for connect in (interlock.connect, interlock.aconnect):
-        with pytest.raises(InvalidArgument, match=said):
-            connect(url)
+@pytest.mark.parametrize("connect", [interlock.connect, interlock.aconnect])
+def test_a_url_that_names_no_file_is_refused(url: str, said: str, connect: Any) -> None:
+    with pytest.raises(InvalidArgument, match=said):
+        connect(url)
 
 
 def _hard_link(path: str) -> None:
@@ -265,7 +265,11 @@ def test_an_engine_without_an_absolute_file_is_refused(url: str, said: str) -> N
 
 
 @pytest.mark.parametrize("there", [False, True], ids=["missing", "there"])
-def test_a_file_has_the_same_locks_by_whatever_symbolic_link(tmp_path: Path, there: bool) -> None:
+@pytest.mark.parametrize("path", ["b/link.db", "c/app.db"])
+@pytest.mark.parametrize("engine", [False, True], ids=["url", "engine"])
+def test_a_file_has_the_same_locks_by_whatever_symbolic_link(
+    tmp_path: Path, there: bool, path: str, engine: bool
+) -> None:
     for name in "ab":
         (tmp_path / name).mkdir()
     if there:
@@ -273,11 +277,10 @@ def test_a_file_has_the_same_locks_by_whatever_symbolic_link(tmp_path: Path, the
     (tmp_path / "b" / "link.db").symlink_to("further.db")
     (tmp_path / "b" / "further.db").symlink_to("../a/app.db")
     (tmp_path / "c").symlink_to("a")
-    for make in (lambda path: create_engine(f"sqlite:///{path}"), lambda path: f"sqlite:///{path}"):
-        with interlock.connect(make(tmp_path / "a" / "app.db")) as locks:
-            for path in (tmp_path / "b" / "link.db", tmp_path / "c" / "app.db"):
-                with interlock.connect(make(path)) as others:
-                    assert excluded(locks, others), path
+    targets = [f"sqlite:///{tmp_path / each}" for each in ("a/app.db", path)]
+    locks, others = (interlock.connect(create_engine(each) if engine else each) for each in targets)
+    with locks, others:
+        assert excluded(locks, others)
 
 
 def test_a_symbolic_link_of_another_user_is_refused(tmp_path: Path) -> None:

@@ -70,16 +70,17 @@ def test_an_early_release_leaves_anothers_lock_of_the_object(house: Any, name: s
 
 @pytest.mark.parametrize("name", LOCKS)
 @pytest.mark.parametrize("shared", [False, True])
-def test_what_is_acquired_again_in_the_block_ends_with_it(house: Any, name: str, shared: bool) -> None:
+@pytest.mark.parametrize("entered", [Block, Stack])
+def test_what_is_acquired_again_in_the_block_ends_with_it(house: Any, name: str, shared: bool, entered: Any) -> None:
     how = {"KeyLock": {"shared": shared}, "ClientLock": {"thread_local": not shared}}.get(name, {})
     lock = made(house, name, **how)
-    for block in (Block(house, lock), Stack(house, lock)):
-        block.enter(house.actor)
-        for _ in range(2):
-            house.do(lock.release)
-            assert house.do(lock.acquire)
-        block.leave(house.actor)
-        assert not house.eye.exists(house.key)
+    block = entered(house, lock)
+    block.enter(house.actor)
+    for _ in range(2):
+        house.do(lock.release)
+        assert house.do(lock.acquire)
+    block.leave(house.actor)
+    assert not house.eye.exists(house.key)
 
 
 @pytest.mark.parametrize("first", [0, 1])

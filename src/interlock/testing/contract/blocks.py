@@ -120,16 +120,19 @@ def test_a_run_whose_block_ends_elsewhere_is_recorded(world: World, locks: Any, 
     assert ann.do(locks.is_done, world.name)
 
 
-def test_what_is_acquired_again_in_a_block_ends_with_it(world: World, locks: Any, ann: Actor) -> None:
+@pytest.mark.parametrize("entered", [Block, Stack])
+def test_what_is_acquired_again_in_a_block_ends_with_it(
+    world: World, locks: Any, ann: Actor, entered: type[Block] | type[Stack]
+) -> None:
     lock = locks.lock(world.name)
-    for block in (Block(world, lock), Stack(world, lock)):
-        block.enter(ann)
-        for _ in range(2):  # like a Condition that waits twice
-            ann.do(lock.release)
-            assert world.nothing_left()
-            assert ann.do(lock.acquire).held
-        block.leave(ann)
+    block = entered(world, lock)
+    block.enter(ann)
+    for _ in range(2):  # like a Condition that waits twice
+        ann.do(lock.release)
         assert world.nothing_left()
+        assert ann.do(lock.acquire).held
+    block.leave(ann)
+    assert world.nothing_left()
 
 
 def test_another_owner_ends_a_stack_after_its_own_has_ended(

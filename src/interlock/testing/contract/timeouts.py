@@ -41,12 +41,12 @@ def test_the_timeout_of_the_lock_is_the_default(world: World, locks: Any, ann: A
     bob.do(waits.result(20).release)
 
 
-def test_no_limit_waits_until_it_is_free(world: World, locks: Any, ann: Actor, bob: Actor) -> None:
-    for timeout in (None, -1, float("inf")):
-        grant = ann.do(locks.lock(world.name).acquire)
-        waits = world.in_line(bob.start, locks.lock(world.name).acquire, timeout=timeout)
-        ann.do(grant.release)
-        bob.do(waits.result(20).release)
+@pytest.mark.parametrize("timeout", [None, -1, float("inf")])
+def test_no_limit_waits_until_it_is_free(world: World, locks: Any, ann: Actor, bob: Actor, timeout: Any) -> None:
+    grant = ann.do(locks.lock(world.name).acquire)
+    waits = world.in_line(bob.start, locks.lock(world.name).acquire, timeout=timeout)
+    ann.do(grant.release)
+    bob.do(waits.result(20).release)
 
 
 def test_with_raises_instead_of_running_its_body(
