@@ -1,1 +1,1 @@
-"""What stores share about client libraries and their URLs."""
+"""The common part of stores about client libraries and their URLs."""

@@ -1,4 +1,4 @@
-"""Clients of redis-py and valkey-py: how they are recognised, and what their errors mean; neither is imported."""
+"""Recognition and errors of redis-py and valkey-py clients, without importing them."""
 
 import re
 from inspect import iscoroutinefunction
@@ -34,7 +34,7 @@ ADVICE = {
     "MOVED": _TO_A_NODE,
     "ASK": _TO_A_NODE,
 }
-"""What to do, by the code that the server's refusal begins with."""
+"""The advice by the code at the beginning of the server's refusal."""
 
 _BY_CLASS = {
     "AskError": "ASK",
@@ -56,30 +56,30 @@ _BY_CLASS = {
 _BY_TEXT = {
     code: re.compile(pattern, re.IGNORECASE | re.DOTALL)
     for code, pattern in {
-        # First: its text has the words of the command, so the name of a lock.
+        # First, because its text contains the words of the command, and so the name of a lock.
         "UNKNOWN": "unknown (redis )?command|unsupported|not supported",
         "NOPERM": "permission|acl failure|the user executing the script can't",
-        # The script stumbled over what it found under the key.
+        # The script failed on the value of the key.
         "WRONGTYPE": "attempt to.*script|script.*attempt to",
         "NOAUTH": "unauthenticated|without any password configured",
     }.items()
 }
-"""The error codes of texts that lack one."""
+"""The error codes of texts that lack a code."""
 
 
 def library_of(client: object) -> str | None:
-    """Return the name of the library that a client, or what its class is made of, comes from; None if from none."""
+    """Return the library of a client or of its base classes; None if unknown."""
     names = (base.__module__.partition(".")[0] for base in type(client).__mro__)
     return next((name for name in names if name in LIBRARIES), None)
 
 
 def check_colour(client: object, tasks: bool, for_threads: str, for_tasks: str) -> None:
-    """Raise InvalidArgument unless a client is one for threads, or one of asyncio.
+    """Raise InvalidArgument unless a client is of the right kind, sync or async.
 
     Args:
-        client: of redis-py or valkey-py.
+        client: a client of redis-py or valkey-py.
         tasks: True if asyncio tasks will use it.
-        for_threads, for_tasks: what takes the clients of each kind.
+        for_threads, for_tasks: the functions for each kind of client, for the message.
     """
     awaited = iscoroutinefunction(getattr(client, "execute_command", None)) or any(
         ".asyncio" in base.__module__ for base in type(client).__mro__
@@ -98,13 +98,13 @@ def names_of(error: BaseException) -> set[str]:
 
 
 def given_code(error: BaseException) -> str:
-    """Return the code that a refusal was given: by its class, else the first word of its text."""
+    """Return the code of a refusal: from its class, or the first word of its text."""
     classes = [each.__name__ for each in type(error).__mro__]
     return next((_BY_CLASS[name] for name in classes if name in _BY_CLASS), str(error).partition(" ")[0])
 
 
 def code_of(error: BaseException) -> str:
-    """Return the code of a refusal; one that came through a script is looked for in its text."""
+    """Return the code of a refusal; search the text if a script raised it."""
     text, code = str(error), given_code(error)
     if code in ADVICE or code == "NOSCRIPT":
         return code
@@ -114,7 +114,7 @@ def code_of(error: BaseException) -> str:
 
 
 def advice_on(code: str, text: str = "") -> str:
-    """Return what to do about a refusal with a text."""
+    """Return the advice for a refusal."""
     if code == "UNKNOWN" and "command 'eval" in text.lower().replace("`", "'"):
         return ADVICE["SCRIPTS"]
     return ADVICE.get(code, "Check the server's log.")

@@ -1,4 +1,4 @@
-"""Where a server is: what URLs and engines of SQLAlchemy say, and how libpq reads them."""
+"""Server addresses in URLs, SQLAlchemy engines and libpq."""
 
 from collections.abc import Collection, Iterable
 from contextvars import ContextVar
@@ -10,19 +10,19 @@ from interlock.core.redaction import described, masked, place_of, whole, why
 
 
 def options_in(url: SplitResult) -> list[tuple[str, str]]:
-    """Return the options of a URL, in which a + is a +."""
+    """Return the options of a URL, in which + is not decoded as a space."""
     return parse_qsl(url.query.replace("+", "%2B"), keep_blank_values=True)
 
 
 def conninfo_of(url: SplitResult, options: Iterable[tuple[str, str]]) -> str:
-    """Return a URL for libpq, which can read it.
+    """Return a URL in the form of libpq.
 
     Args:
-        url: where the server is; the last @ ends the password, as on all stores.
-        options: what stands behind the ? instead.
+        url: the URL; the last @ ends the password, as on all stores.
+        options: the options in place of the URL's own.
 
     Raises:
-        InvalidArgument: libpq can't read it.
+        InvalidArgument: libpq cannot parse the URL.
         ImportError: psycopg is not installed.
     """
     from psycopg import ProgrammingError
@@ -37,7 +37,7 @@ def conninfo_of(url: SplitResult, options: Iterable[tuple[str, str]]) -> str:
         return conninfo
     except ProgrammingError as error:
         reason = why(error, whole(url)).strip()
-    # Not while the error is handled: its own text may show the password.
+    # Raised here, because inside the handler the chained error could show the password.
     raise InvalidArgument(f"{masked(whole(url))!r} is not a PostgreSQL URL: {reason}")
 
 
@@ -45,38 +45,38 @@ def port_of(url: SplitResult) -> int | None:
     """Return the port of a URL; None if it has none.
 
     Raises:
-        InvalidArgument: it is no number that a port can have.
+        InvalidArgument: the port is not a valid number.
     """
     try:
         return url.port
     except ValueError as error:
         reason = str(error)
-    # Not while the error is handled: its own text may show a part of the password.
+    # Raised here, because inside the handler the chained error could show part of the password.
     raise InvalidArgument(f"{place_of(url)}: {reason}")
 
 
-PREFIX = "interlock_"  # of the execution options of an engine that are for its locks
+PREFIX = "interlock_"  # prefix of the engine's execution options for its locks
 
 
 class _Arguments(Exception):
-    """With what the driver of an engine would have been called."""
+    """The arguments with which an engine would have called its driver."""
 
 
 _asking: ContextVar[bool] = ContextVar("_asking", default=False)
 
 
 def engine_of(client: object, drivers: Collection[str], scheme: str, library: str) -> Any:
-    """Return the `Engine` that the program has given, behind an `AsyncEngine` too; it says where its database is.
+    """Return the `Engine` of the program, also from an `AsyncEngine`.
 
     Args:
-        client: what the program has given.
-        drivers: the names of the drivers whose arguments the library takes.
-        scheme: of the URL that does it with any other driver.
-        library: what the locks connect by.
+        client: the object of the program.
+        drivers: the names of the drivers whose arguments the library accepts.
+        scheme: the URL scheme to recommend with another driver.
+        library: the library with which the locks connect.
 
     Raises:
-        InvalidArgument: it is none, is of another driver, or connects by a function of the program, which may return
-            the program's own connection.
+        InvalidArgument: the object is not an engine, has another driver, or connects by a function of the program,
+            which may return the program's own connection.
     """
     from sqlalchemy.engine import Engine
 
@@ -101,10 +101,10 @@ def engine_of(client: object, drivers: Collection[str], scheme: str, library: st
 
 
 def given_by(engine: Any) -> list[tuple[str, str]]:
-    """Return what the execution options of an engine say about its locks, as a URL says it.
+    """Return an engine's execution options for its locks, like options of a URL.
 
     Args:
-        engine: an `Engine`, or what `engine.execution_options(interlock_table=…)` made of one.
+        engine: an `Engine`, also with `engine.execution_options(interlock_table=…)`.
     """
     return [
         (name.removeprefix(PREFIX), str(value).lower() if isinstance(value, bool) else str(value))
@@ -114,10 +114,10 @@ def given_by(engine: Any) -> list[tuple[str, str]]:
 
 
 def arguments_of(engine: Any) -> dict[str, Any]:
-    """Return with what an engine calls its driver now, after the program's hooks on `do_connect`.
+    """Return the driver arguments of an engine, after the program's `do_connect` hooks.
 
     Raises:
-        InvalidArgument: such a hook connects by itself.
+        InvalidArgument: such a hook makes its own connections.
     """
     from sqlalchemy import event
 
@@ -130,7 +130,7 @@ def arguments_of(engine: Any) -> dict[str, Any]:
         given: dict[str, Any] = answer.args[0]
         return given
     except Exception as error:
-        if type(error).__name__ != "MissingGreenlet":  # an async_creator of the program was called
+        if type(error).__name__ != "MissingGreenlet":  # the program's async_creator was called
             raise
     finally:
         _asking.reset(token)
@@ -138,11 +138,11 @@ def arguments_of(engine: Any) -> dict[str, Any]:
 
 
 def _answer(dialect: object, record: object, args: object, given: dict[str, Any]) -> None:
-    """Be asked for a connection: as the last hook, or anybody else's way to connect goes on."""
+    """Raise the arguments in the last hook; otherwise let the program connect."""
     if _asking.get():
         raise _Arguments(dict(given))
 
 
 def place_of_engine(engine: Any) -> str:
-    """Return which database an engine is for, without a password."""
+    """Return the database of an engine for messages, without a password."""
     return masked(str(engine.url.set(query={}).render_as_string(hide_password=True)))

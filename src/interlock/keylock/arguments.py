@@ -1,4 +1,4 @@
-"""Arguments of the locks: what is allowed, and what is said if it is not."""
+"""Checks of the arguments of locks of one key."""
 
 import math
 from collections.abc import Iterator
@@ -13,10 +13,10 @@ SHORTEST_PAUSE = 0.001  # seconds
 
 
 def checked_client(client: object, tasks: bool) -> Any:
-    """Return `client` if it can be asked in this colour, else raise InvalidArgument.
+    """Return `client` if it is of the right kind, else raise InvalidArgument.
 
     Args:
-        client: what the caller gave.
+        client: the argument of the caller.
         tasks: True if asyncio tasks will use it.
     """
     if not callable(getattr(client, "execute_command", None)) or not hasattr(client, "pipeline"):
@@ -30,7 +30,7 @@ def checked_client(client: object, tasks: bool) -> Any:
 
 
 def checked_bytes(text: object, what: str, hint: str = "") -> bytes:
-    """Return a key, a token or an identity as it goes over the wire, else raise InvalidArgument."""
+    """Return a key, token or identity as bytes, else raise InvalidArgument."""
     if not isinstance(text, (str, bytes)):
         raise InvalidArgument(f"The {what} must be a str or bytes, not {type(text).__name__}.")
     if not text:
@@ -44,10 +44,10 @@ def checked_bytes(text: object, what: str, hint: str = "") -> bytes:
 def wait_limit(
     own: float | None | Unset, blocking: bool | Unset, timeout: float | None | Unset, otherwise: float | None
 ) -> float | None:
-    """Return how many seconds an acquire may wait: 0 for one try, None for no limit.
+    """Return the maximum wait in seconds: 0 for one try, None for no limit.
 
     Args:
-        own: the time-out that the lock was made with.
+        own: the time-out of the lock.
         blocking, timeout: the arguments of `acquire`.
         otherwise: the default.
     """

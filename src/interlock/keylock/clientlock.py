@@ -13,21 +13,21 @@ from interlock.keylock._sync.clientlock import DropIn
 class ClientLock(DropIn):
     """The methods and exceptions of redis-py's `Lock`, on the steps of `KeyLock`.
 
-    What is different: a lost reply leaves no orphan, a failed release can be tried again, `blocking_timeout` is kept
-    also when it is shorter than `sleep`, a time-out of 0 is refused, and any thread may use the object.
+    Differences: a lost reply leaves no orphan, a failed release can be retried, `blocking_timeout` is kept even if
+    it is shorter than `sleep`, a time-out of 0 is refused, and any thread may use the object.
 
     Args:
         redis: a blocking client of redis-py 5 to 8 or valkey-py.
         name: the key.
         timeout: seconds until the key expires; None for never.
-        sleep: seconds, the longest pause between two tries of a waiter.
+        sleep: maximum pause between two tries of a waiter, in seconds.
         blocking: False for one try.
-        blocking_timeout: seconds to wait at most; None for no limit.
-        thread_local: False if any thread may release what another acquired.
-        raise_on_release_error: False to log, instead of to raise, that the lock was lost when `with` ends.
+        blocking_timeout: maximum wait in seconds; None for no limit.
+        thread_local: False if any thread may release another thread's acquisition.
+        raise_on_release_error: False to log a lost lock at the end of `with` instead of raising.
 
     Raises:
-        InvalidArgument: an argument is of a wrong type or out of its range.
+        InvalidArgument: an argument has a wrong type or is out of range.
     """
 
     def acquire(
@@ -37,17 +37,17 @@ class ClientLock(DropIn):
         blocking_timeout: float | None = None,
         token: str | bytes | None = None,
     ) -> bool:
-        """Take the lock; wait for it unless told otherwise.
+        """Acquire the lock; wait unless told otherwise.
 
         Args:
-            sleep, blocking, blocking_timeout: those of the lock if left out.
-            token: what to write into the key instead of a random token.
+            sleep, blocking, blocking_timeout: by default those of the lock.
+            token: the value of the key instead of a random token.
 
         Returns:
-            True if the caller holds it now.
+            True if the caller holds the lock now.
 
         Raises:
-            The client's exceptions: the server can't be reached or refuses.
+            The client's exceptions: the server is unreachable or refuses.
         """
         return self._acquire(sleep, blocking, blocking_timeout, token)
 
@@ -55,16 +55,16 @@ class ClientLock(DropIn):
 class AsyncClientLock(AsyncDropIn):
     """The methods and exceptions of the `Lock` of redis.asyncio, on the steps of `AsyncKeyLock`; see `ClientLock`.
 
-    A task releases what it acquired itself; if it has acquired nothing, what another task acquired by this object, as
-    programs written for redis-py do.
+    A task releases its own acquisition; without one, it releases what another task acquired with this object, like
+    programs written for redis-py.
 
     Args:
         redis: an asyncio client of redis-py 5 to 8 or valkey-py.
-        name, timeout, sleep, blocking, blocking_timeout, raise_on_release_error: the same as those of `ClientLock`.
-        thread_local: False to tell no tasks apart.
+        name, timeout, sleep, blocking, blocking_timeout, raise_on_release_error: like those of `ClientLock`.
+        thread_local: False to treat all tasks as one owner.
 
     Raises:
-        InvalidArgument: an argument is of a wrong type or out of its range.
+        InvalidArgument: an argument has a wrong type or is out of range.
     """
 
     def acquire(
@@ -73,5 +73,5 @@ class AsyncClientLock(AsyncDropIn):
         blocking_timeout: float | None = None,
         token: str | bytes | None = None,
     ) -> Coroutine[Any, Any, bool]:
-        """Take the lock; wait for it unless told otherwise; see `ClientLock.acquire`."""
+        """Acquire the lock; wait unless told otherwise; see `ClientLock.acquire`."""
         return self._acquire(None, blocking, blocking_timeout, token)

@@ -1,8 +1,8 @@
-"""What clients of redis-py and valkey-py do behind one command: how often they send it, and what they raise.
+"""How often clients of redis-py and valkey-py send a command, and what they raise.
 
-No library is imported.  That a client encodes the name of a command once for each time that it sends it is not
-documented, but it is so in both libraries, for threads and tasks, and in their Clusters;
-tests/redis/keylock/test_lost_replies.py holds them to it.
+No library is imported.  A client encodes the name of a command once for each time that it sends the command.  This is
+undocumented, but true in both libraries, for threads and tasks, and in their Clusters;
+tests/redis/keylock/test_lost_replies.py checks it.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,25 +16,25 @@ from interlock.runtime.clock import awake_or_not
 from interlock.runtime.process import checked_pid
 
 MANY = 64
-"""So many holdings are kept before those that have lapsed are cleared away."""
+"""The number of holdings above which expired ones are removed."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class Holding:
-    """One acquisition.
+    """An acquisition.
 
     Attributes:
-        key: what is held.
-        token: what is in the key as long as it is held.
-        deadline: when the lease ends, on the clock that also counts suspended time; None if it does not, or nobody
-            knows.
-        owner: the thread or task that holds it; None if any may speak for it.
-        pid: the process; a forked child is another one, however it was forked.
-        handles: the acquisitions that are not released, in order; several for a re-entrant lock.
-        left: None, unless it was perhaps released already: that was asked for, and no answer came.  Then True if that
-            was before the deadline.
-        over: True when the server has said that it does not exist any more.
-        lost: True if it ended before it was released.
+        key: the held key.
+        token: the value of the key while it is held.
+        deadline: the end of the lease, on the clock that also counts suspended time; None without an end, or if
+            unknown.
+        owner: the owning thread or task; None if any may act as the owner.
+        pid: the process; a forked child is another process.
+        handles: the unreleased acquisitions in order; several for a re-entrant lock.
+        left: None before a release; after a release without a reply, True if that was before the deadline, otherwise
+            False.
+        over: True after the server has reported that it no longer exists.
+        lost: True if it ended before its release.
     """
 
     key: bytes
@@ -49,12 +49,12 @@ class Holding:
 
     @property
     def alive(self) -> bool:
-        """Is it held, as far as this process can know without asking?"""
+        """True if it is held, as far as this process knows without asking."""
         return self.expires_in != 0
 
     @property
     def expires_in(self) -> float | None:
-        """Seconds until the lease ends; None without a limit."""
+        """Seconds until the lease expires; None without a limit."""
         if self.over or self.lost:
             return 0.0
         return None if self.deadline is None else max(0.0, self.deadline - awake_or_not())
@@ -62,17 +62,17 @@ class Holding:
 
 @dataclass(slots=True, eq=False)
 class Attempt:
-    """One call of acquire, and what came of it: known even to a caller that was interrupted.
+    """One call of acquire and its result, known even to an interrupted caller.
 
     Attributes:
         owner: the future holder of the lock.
-        seconds: how long to wait at most; None for no limit.
-        ttl: seconds of lease; None for no limit.
+        seconds: maximum wait; None for no limit.
+        ttl: lease in seconds; None for no limit.
         pauses: seconds between the tries.
-        token: chosen by the caller, so that others may use it too; None for random ones.
+        token: the caller's token, which others may know; None for random tokens.
         caller: the calling thread or task, which is the owner unless the lock is shared.
         site: the call site of the entered block; None for a call of `acquire`.
-        holding: what was obtained.
+        holding: the resulting acquisition.
     """
 
     owner: object
@@ -99,13 +99,13 @@ class Attempt:
 
 
 class Holdings:
-    """The holdings of one lock object, or of all re-entrant ones of a server; any thread may use it."""
+    """The holdings of one lock object, or of all re-entrant ones of a server."""
 
     def __init__(self) -> None:
         self._held: dict[tuple[object, bytes], Holding] = {}
 
     def add(self, holding: Holding) -> None:
-        """Keep a new one; one of the same owner and key that was not released has been lost."""
+        """Add a holding; an unreleased one of the same owner and key is marked as lost."""
         old = self._held.get((holding.owner, holding.key))
         if old is not None:
             old.over = old.lost = True
@@ -116,12 +116,12 @@ class Holdings:
                     self.remove(each)
 
     def find(self, owner: object, key: bytes, inherits: Callable[[object], bool]) -> Holding | None:
-        """Return what `owner` holds, else what has no owner, else what it inherits.
+        """Return the holding of `owner`, else one without an owner, else an inherited one.
 
         Args:
-            owner: a thread or a task; None if the lock does not tell them apart.
-            key: what is held.
-            inherits: whether `owner` may speak for the owner that it gets.
+            owner: a thread or task; None if the lock does not distinguish owners.
+            key: the held key.
+            inherits: True if `owner` may act for the owner of the result.
         """
         here = checked_pid()
         for each in (owner, None):
@@ -133,7 +133,7 @@ class Holdings:
         return next((each for each in left if each.alive), left[-1] if left else None)
 
     def remove(self, holding: Holding) -> None:
-        """Forget one."""
+        """Remove a holding."""
         index = holding.owner, holding.key
         if self._held.get(index) is holding:
             self._held.pop(index, None)
@@ -143,7 +143,7 @@ _CLIENTS = {"RedisError", "ValkeyError", "RedisClusterException", "ValkeyCluster
 
 
 class LostReply(UnknownOutcome):
-    """The connection broke after a command was, perhaps, sent: worth asking again at once."""
+    """The connection failed, perhaps after sending a command: retry immediately."""
 
 
 _FULL_POOL = "All connections of the client's pool are in use. Raise its max_connections."
@@ -161,19 +161,20 @@ _MEANINGS: tuple[tuple[str, str, type[StoreError], str], ...] = (
     ("OSError", "", LostReply, _BROKEN),
     ("NOPERM", "", StoreError, f"{ADVICE['NOPERM']} Scripts also need get, del and pexpire."),
 )
-"""For a class or code of an exception and a part of its text: what it means, and what to do; the first one counts."""
+"""Class or code of an exception, part of its text, error and advice; the first match counts."""
 
 
 def translated(error: Exception, command: str, key: object) -> StoreError | None:
     """Return an exception of a client as an error of this library.
 
     Args:
-        error: what the client raised.
-        command: the command that it was asked to send.
+        error: the exception of the client.
+        command: the command that the client was to send.
         key: the key of the lock.
 
     Returns:
-        The error, whose cause is to be `error`; None if it is no failure of the server or of the way to it.
+        The error, to be raised from the exception; None if the exception is not a failure of the server or the
+        network.
     """
     signs, text = names_of(error), str(error)
     what = f"{command} on key {key!r} failed:  {text or type(error).__name__}"
@@ -186,27 +187,27 @@ def translated(error: Exception, command: str, key: object) -> StoreError | None
 
 
 class Sent:
-    """Whether a question went to the server more than once: clients try again by themselves, and do not tell.
+    """Notes whether a command was sent more than once: clients retry silently.
 
-    A release whose first reply was lost is then answered "nothing there", which would look as if the lock had been
-    lost.  The client's own retries stay as its user wants them: here they are only counted.  (A Cluster's client also
-    sends again where a slot has moved.)
+    After a lost reply, the retry of a release finds nothing, which would look like a lost lock.  The client's own
+    retries stay as configured; they are only counted here.  (A Cluster's client also resends a command if a slot has
+    moved.)
 
     Attributes:
-        again: True if some command was sent again.
+        again: True if a command was sent again.
     """
 
     again = False
 
 
 class CommandName(str):
-    """The name of a command, which counts how often a client encodes it: how often it begins to send it."""
+    """The name of a command, which counts its encodings: the attempts to send it."""
 
     times = 0
 
     def encode(self, *how: str) -> bytes:
-        """Return it for the wire."""
-        if not how:  # with arguments it is looked at, as by the Clusters' parsers of commands
+        """Return the name as bytes."""
+        if not how:  # with arguments it is only read, such as by the Clusters' parsers of commands
             self.times += 1
         return super().encode(*how)
 
@@ -215,13 +216,13 @@ _reentrant: "WeakKeyDictionary[object, Holdings]" = WeakKeyDictionary()
 
 
 def reentrant_of(client: object) -> Holdings:
-    """Return the holders of the re-entrant locks of a client; clients that share their connections share them."""
+    """Return the holders of a client's re-entrant locks; shared connections share them."""
     try:
         return _reentrant.setdefault(getattr(client, "connection_pool", None) or client, Holdings())
-    except TypeError:  # can't be hashed, or not be referred to weakly
+    except TypeError:  # not hashable, or not weakly referenceable
         return Holdings()
 
 
 def as_bytes(reply: object) -> bytes:
-    """Return a reply as bytes, also of a client that decodes all replies."""
+    """Return a reply as bytes, even if the client decodes replies."""
     return reply if isinstance(reply, bytes) else str(reply).encode()

@@ -1,4 +1,4 @@
-"""memory://: locks between the threads and asyncio tasks of one process; the reference of all stores."""
+"""memory://: locks between the threads and tasks of one process; the reference store."""
 
 import threading
 from collections.abc import Sequence
@@ -29,13 +29,13 @@ from interlock.storekit.blocking import WITHIN_A_STEP, BlockingStore
 
 
 class MemoryNamespace(StepStore, Notifier):
-    """The lines of one memory:// URL, shared by all connections of this process; a step store for threads and tasks.
+    """The lines of one memory:// URL, shared by all connections of this process.
 
     Args:
-        now: the lease clock, in seconds; tests give another one.
+        now: the lease clock, in seconds; tests pass another clock.
     """
 
-    poll_after = 1.0  # seconds; a safety net, since every hand-over is notified
+    poll_after = 1.0  # seconds; a safety net, because every hand-over is notified
     never_blocks = True
     origin: Origin
 
@@ -49,7 +49,7 @@ class MemoryNamespace(StepStore, Notifier):
         return self
 
     def start_afresh(self) -> None:
-        """Forget everything: a forked child owns nothing and shares nothing."""
+        """Reset in a forked child, which owns nothing and shares nothing."""
         self.origin = Origin(f"{HOST} {pid()}")
         self._lines: dict[str, Line] = {}
         self._kept: dict[str, str] = {}
@@ -58,7 +58,7 @@ class MemoryNamespace(StepStore, Notifier):
         self._epoch = int((clock.time_of_day() - self._now()) * MICROS)
 
     def step(self, key: str, transition: Transition, *args: Any) -> StepResult:
-        """Perform a step; see `StepStore.step`; never waits.
+        """Perform a step without waiting; see `StepStore.step`.
 
         Raises:
             StoreError: the caller is a signal handler that interrupted a step of its own thread.
@@ -95,21 +95,21 @@ class MemoryNamespace(StepStore, Notifier):
         return sorted(key for key in self._lines.copy() if key.startswith(prefix))
 
     def notify_others(self, promoted: Sequence[QueuedClaim]) -> None:
-        """Do nothing: other processes have no waiters here."""
+        """Do nothing: waiters are only in this process."""
 
     def doctor(self) -> list[Check]:
-        """Report that other processes don't see these locks."""
+        """Report that other processes do not see these locks."""
         return [Check("reach", "warn", "memory:// exists in this process only. Use another store between processes.")]
 
     def close(self) -> None:
-        """Do nothing: the space lives as long as the process."""
+        """Do nothing: the namespace lives as long as the process."""
 
 
 _spaces: dict[str, MemoryNamespace] = {}
 
 
 def space(name: str) -> MemoryNamespace:
-    """Return the space of that name; it lives as long as the process."""
+    """Return the namespace of a name; it lives as long as the process."""
     return _spaces.setdefault(name, MemoryNamespace())
 
 
@@ -120,7 +120,7 @@ class MemoryStore(BlockingStore):
     """A store in the memory of this process.
 
     Args:
-        space: the space that keeps its lines.
+        space: the namespace of its lines.
     """
 
     features = ALL
@@ -139,5 +139,5 @@ class MemoryStore(BlockingStore):
         return cls(space(url.netloc + url.path))
 
     def steps(self) -> MemoryNamespace:
-        """As `BlockingStore.steps`."""
+        """Return the step store of one queue."""
         return self._space

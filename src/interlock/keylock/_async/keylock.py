@@ -1,4 +1,4 @@
-"""The plain lock, one key of Redis or Valkey; the re-entrant one; one with an identity that the caller chooses."""
+"""Locks of one key of Redis or Valkey: plain, re-entrant, and by identity."""
 
 from types import TracebackType
 from typing import Any, TypeVar
@@ -17,25 +17,25 @@ L = TypeVar("L", bound="AsyncKeyLock")
 class AsyncKeyLock(AsyncOneKey):
     """A lock that is one string key: `SET key token NX PX ms`, deleted only by the owner of the token.
 
-    It speaks with every other program that locks so, redis-py's `Lock` among them. There is no line: a caller that
-    tries at the right moment gets it. It does not renew itself.
+    It interoperates with programs that lock the same way, such as redis-py's `Lock`. There is no line: the first
+    caller to try after a release gets the lock. The lease is not renewed automatically.
 
     The lock belongs to the task that calls `acquire`. If that task has ended, any other task may release the lock, so
     any task may await `acquire`. A cancelled `acquire` leaves nothing behind, and a cancelled `release` is completed:
-    each waits at most 5 s for the reply to a request that it has sent.
+    each waits at most 5 s for the reply to a sent request.
 
     Args:
-        client: of redis-py or valkey-py, for threads or of their asyncio modules, also of a Cluster.
+        client: a sync or asyncio client of redis-py or valkey-py, also of a Cluster.
         key: the key.
-        ttl: seconds until the key expires unless `renew` is called; None for never.
-        timeout: seconds that `acquire` and `with` wait at most, None for no limit, 0 for one try; left out: `acquire`
-            tries once, `with` waits without a limit.
-        poll: seconds, the longest pause between two tries of a waiter; it begins with short ones.
-        shared: True if any thread or task may release what another acquired; otherwise each can release only its own.
-        token: the token of an acquisition made elsewhere, which this object then speaks for.
+        ttl: lease in seconds unless `renew` is called; None for no end.
+        timeout: maximum wait of `acquire` and `with` in seconds, None for no limit, 0 for one try; by default
+            `acquire` tries once, `with` waits without a limit.
+        poll: maximum pause between two tries of a waiter in seconds; the first pauses are shorter.
+        shared: True if any thread or task may release another's acquisition.
+        token: the token of an acquisition made elsewhere, which this object adopts.
 
     Raises:
-        InvalidArgument: an argument is of a wrong type or out of its range.
+        InvalidArgument: an argument has a wrong type or is out of range.
     """
 
     def __init__(
@@ -61,29 +61,29 @@ class AsyncKeyLock(AsyncOneKey):
 
     @property
     def token(self) -> str | None:
-        """The token in the key while the calling thread or task holds the lock; None if it does not."""
+        """The token in the key while the caller holds the lock; None otherwise."""
         mine = self._mine()
         return None if mine is None else mine.token.decode(errors="backslashreplace")
 
     @property
     def expires_in(self) -> float | None:
-        """Seconds until the caller's lease ends, 0.0 if it holds nothing; None if there is no limit or none known."""
+        """Seconds until the caller's lease expires, 0.0 without one; None if unlimited or unknown."""
         mine = self._mine()
         return 0.0 if mine is None else mine.expires_in
 
     def acquire(self, blocking: bool | Unset = UNSET, timeout: float | None | Unset = UNSET) -> rt.Result[bool]:
-        """Take the lock if it is free; wait for that only if asked to.
+        """Acquire the lock if it is free; wait only if requested.
 
         Args:
             blocking: True to wait without a limit, False for one try.
-            timeout: seconds to wait at most; None or -1 for no limit, 0 for one try.
+            timeout: maximum wait in seconds; None or -1 for no limit, 0 for one try.
 
         Returns:
-            True if the caller holds it now.
+            True if the caller holds the lock now.
 
         Raises:
             InvalidArgument: the arguments contradict each other or are out of range.
-            StoreError: the server can't be reached or refuses.
+            StoreError: the server is unreachable or refuses.
         """
         return self._obtain(self._attempt(wait_limit(self._timeout, blocking, timeout, otherwise=0.0)))
 
@@ -92,13 +92,13 @@ class AsyncKeyLock(AsyncOneKey):
         return Attempt(self._owner(), seconds, self._ttl, spread, None, self._caller(), site)
 
     def release(self) -> rt.Result[bool]:
-        """Give the lock back if the calling thread or task holds it.
+        """Release the lock if the calling thread or task holds it.
 
         Returns:
-            True if this ended what the caller held; False if it holds nothing, or had lost it.
+            True if this call released the lock; False if the caller holds nothing, or had lost it.
 
         Raises:
-            StoreError: the server can't be reached or refuses; nothing is forgotten, call again.
+            StoreError: the server is unreachable or refuses; nothing is forgotten, call again.
         """
         return self._release_any(self._mine())
 
@@ -109,14 +109,14 @@ class AsyncKeyLock(AsyncOneKey):
         return False
 
     def renew(self) -> rt.Result[bool]:
-        """Let the lease end `ttl` seconds from now.
+        """Set the end of the lease to `ttl` seconds from now.
 
         Returns:
             True if the caller still holds the lock; False if it has lost it.
 
         Raises:
             InvalidArgument: the lock has no time limit.
-            StoreError: the server can't be reached or refuses; call again.
+            StoreError: the server is unreachable or refuses; call again.
         """
         if self._ttl is None:
             raise InvalidArgument("A lock without a time limit (ttl=None) has no lease to renew.")
@@ -129,7 +129,7 @@ class AsyncKeyLock(AsyncOneKey):
         """Ask the server whether the calling thread or task holds the lock.
 
         Raises:
-            StoreError: the server can't be reached or refuses.
+            StoreError: the server is unreachable or refuses.
         """
         return self._is_held(self._mine())
 
@@ -169,14 +169,14 @@ class AsyncKeyLock(AsyncOneKey):
 
 
 class AsyncReentrantKeyLock(AsyncKeyLock):
-    """A `KeyLock` that the thread or task which holds it may acquire again, also by another object of the same key.
+    """A re-entrant `KeyLock`: its holder can acquire it again, also by another object.
 
-    Each `acquire` needs its `release`; the last one deletes the key. To acquire again asks no server and does not
-    renew the lease. When the lease has ended, the count is void: the next `acquire` begins anew, and `release` says
+    Each `acquire` needs its `release`; the last one deletes the key. A re-entry asks no server and does not renew the
+    lease. After the end of the lease the count is void: the next `acquire` starts again, and `release` returns
     False.
 
     Args:
-        client, key, ttl, timeout, poll: the same as those of `KeyLock`.
+        client, key, ttl, timeout, poll: like those of `KeyLock`.
     """
 
     def __init__(
@@ -208,62 +208,62 @@ class AsyncReentrantKeyLock(AsyncKeyLock):
         if holding.alive:
             holding.handles.pop()
             return True
-        # The count dies with the lease: what is left of it is given up at once, and all its holders have lost it.
+        # The count ends with the lease: its remaining holdings are lost.
         await super()._leave(holding)
         holding.lost = True
         return False
 
 
 class AsyncIdentityLock(AsyncOneKey):
-    """A lock whose key holds the identity that its owner chose: a program that knows it can release.
+    """A lock whose key holds an identity chosen by its owner, who can release by it.
 
-    So an owner can be asked for by name, and a program that starts again can give back what it held. The identity
-    must be its owner's own: the lock can't tell two that use the same.
+    So other programs can look up an owner, and a restarted program can release its lock. Each owner needs its own
+    identity, because the lock cannot distinguish two owners with the same identity.
 
     Args:
-        client: of redis-py or valkey-py, for threads or of their asyncio modules.
+        client: a sync or asyncio client of redis-py or valkey-py.
         key: the key.
 
     Raises:
-        InvalidArgument: an argument is of a wrong type.
+        InvalidArgument: an argument has a wrong type.
     """
 
     def __init__(self, client: object, key: str | bytes) -> None:
         super().__init__(client, key, shared=True)
 
     async def acquire(self, identity: str | bytes, ttl: float | None = 30.0) -> bool:
-        """Try once to acquire the lock.  If this is cancelled, nothing is left behind.
+        """Try once to acquire the lock; a cancelled call leaves nothing behind.
 
         Args:
-            identity: what is written into the key.
+            identity: the value of the key.
             ttl: seconds until the key expires; None for never.
 
         Returns:
-            True if it is now the caller's; False if it is held, be it by the same identity.
+            True if the caller holds the lock now; False if it is held, even by the same identity.
 
         Raises:
-            InvalidArgument: an argument is of a wrong type or out of its range.
-            StoreError: the server can't be reached or refuses; `owned` tells whether it was done nevertheless, also
+            InvalidArgument: an argument has a wrong type or is out of range.
+            StoreError: the server is unreachable or refuses; `owned` shows whether the lock was acquired, also
                 after an interrupt.
         """
         lease = None if ttl is None else checked_ttl(ttl)
         return await self._obtain(Attempt(None, 0.0, lease, iter(()), checked_bytes(identity, "identity")))
 
     async def _settle(self, mine: Holding | None) -> None:
-        """Nothing: what was not undone ends with its ttl, since another program may have the same identity by now."""
+        """Do nothing: an unreleased lock ends with its ttl, because others may use the identity."""
 
     async def release(self, identity: str | bytes) -> bool:
         """Delete the key if it contains this identity, even if this call is cancelled.
 
         Args:
-            identity: what `acquire` was given.
+            identity: the argument of `acquire`.
 
         Returns:
-            True if the lock is free now, by this call or already; False if another owner has it.
+            True if the lock is free now; False if another owner holds it.
 
         Raises:
-            InvalidArgument: the identity is of a wrong type.
-            StoreError: the server can't be reached or refuses; call again.
+            InvalidArgument: the identity has a wrong type.
+            StoreError: the server is unreachable or refuses; call again.
         """
         return await rt.finish_within(PATIENCE, self._give_back, checked_bytes(identity, "identity"))
 
@@ -274,8 +274,8 @@ class AsyncIdentityLock(AsyncOneKey):
         """Ask the server whether this identity holds the lock.
 
         Raises:
-            InvalidArgument: the identity is of a wrong type.
-            StoreError: the server can't be reached or refuses.
+            InvalidArgument: the identity has a wrong type.
+            StoreError: the server is unreachable or refuses.
         """
         text = checked_bytes(identity, "identity")
         return await self._holder() == text

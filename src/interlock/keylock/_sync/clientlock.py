@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class DropIn(OneKey):
-    """What `ClientLock` is, but for the arguments of its `acquire`."""
+    """The common part of `ClientLock` without the arguments of `acquire`."""
 
     def __init__(
         self,
@@ -53,12 +53,12 @@ class DropIn(OneKey):
 
     @property
     def local(self: L) -> L:
-        """What has the `token` of the calling thread, as redis-py's `lock.local` has: the lock itself."""
+        """The object with the `token` of the caller, like redis-py's `lock.local`: the lock itself."""
         return self
 
     @property
     def token(self) -> bytes | None:
-        """What the caller has in the key, or None; set it to speak for an acquisition made elsewhere."""
+        """The caller's value of the key, or None; set it to adopt another acquisition."""
         mine = self._mine()
         return None if mine is None else mine.token
 
@@ -82,11 +82,11 @@ class DropIn(OneKey):
         token: str | bytes | None,
         site: CallSite | None = None,
     ) -> rt.Result[bool]:
-        """Take the lock; wait for it unless told otherwise.
+        """Acquire the lock; wait unless told otherwise.
 
         Args:
-            sleep, blocking, seconds: as in the lock, whose own count if None.
-            token: what to write into the key instead of a random token.
+            sleep, blocking, seconds: None for those of the lock.
+            token: the value of the key instead of a random token.
             site: the call site of the entered block; None for a call of `acquire`.
         """
         limit = self.blocking_timeout if seconds is None else _checked_wait(seconds)
@@ -98,7 +98,7 @@ class DropIn(OneKey):
         return self._as_client(self._obtain, attempt)
 
     def _as_client(self, function: Callable[..., rt.Result[T]], *args: object) -> T:
-        """Call a step; raise what the client raised: programs that move over from redis-py catch that."""
+        """Call a step; raise the client's own exceptions, which redis-py programs catch."""
         try:
             return function(*args)
         except StoreError as error:
@@ -111,7 +111,7 @@ class DropIn(OneKey):
         raise error
 
     def _held(self, complaint: str) -> Holding:
-        """Return what the caller holds."""
+        """Return the caller's holding."""
         mine = self._mine()
         if mine is None:
             self._fail(self._plain, complaint)
@@ -122,8 +122,8 @@ class DropIn(OneKey):
 
         Raises:
             LockError: the caller holds nothing.
-            LockNotOwnedError: it had lost the lock.
-            The client's exceptions: the server can't be reached or refuses; call again.
+            LockNotOwnedError: the caller had lost the lock.
+            The client's exceptions: the server is unreachable or refuses; call again.
         """
         return self._give_back(self._held("Cannot release a lock that's not owned or is already unlocked."))
 
@@ -131,7 +131,7 @@ class DropIn(OneKey):
         self._still("release", self._release, mine)
 
     def extend(self, additional_time: float, replace_ttl: bool = False) -> rt.Result[Literal[True]]:
-        """Let the lease last longer.
+        """Extend the lease.
 
         Args:
             additional_time: seconds.
@@ -139,18 +139,18 @@ class DropIn(OneKey):
 
         Raises:
             LockError: the caller holds nothing, or the lock has no time-out.
-            LockNotOwnedError: it has lost the lock.
-            The client's exceptions: the server can't be reached or refuses.
+            LockNotOwnedError: the caller has lost the lock.
+            The client's exceptions: the server is unreachable or refuses.
         """
         return self._prolong("extend", additional_time, not replace_ttl)
 
     def reacquire(self) -> rt.Result[Literal[True]]:
-        """Let the lease last its whole time-out again, from now.
+        """Renew the lease for its whole time-out from now.
 
         Raises:
             LockError: the caller holds nothing, or the lock has no time-out.
-            LockNotOwnedError: it has lost the lock.
-            The client's exceptions: the server can't be reached or refuses.
+            LockNotOwnedError: the caller has lost the lock.
+            The client's exceptions: the server is unreachable or refuses.
         """
         return self._prolong("reacquire", self.timeout, False)
 
@@ -161,7 +161,7 @@ class DropIn(OneKey):
         return self._still(what, self._renew, mine, checked_seconds(seconds, "additional_time"), lengthen)
 
     def _still(self, what: str, function: Callable[..., rt.Result[bool]], *args: object) -> Literal[True]:
-        """Do a step; raise if the lock was lost before."""
+        """Perform a step; raise if the lock was lost before."""
         if not self._as_client(function, *args):
             self._fail(self._not_owned, f"Cannot {what} a lock that's no longer owned")
         return True
@@ -209,7 +209,7 @@ def _checked_sleep(sleep: float) -> float:
 
 
 def _checked_wait(seconds: float | None) -> float | None:
-    """Return how long to wait at most; like redis-py, take less than nothing for one try."""
+    """Return the maximum wait; like redis-py, accept a negative value for one try."""
     if isinstance(seconds, (int, float)) and seconds <= 0:
         return 0.0
     return None if seconds is None else checked_seconds(seconds, "blocking_timeout")

@@ -1,5 +1,5 @@
 # Generated from _async/onekey.py by tools/unasync.py; change that one.
-"""One key, and what is asked about it: `SET … NX`, and scripts that compare the token before they delete or extend.
+"""One key and its steps: `SET … NX`, and scripts that compare the token.
 
 Source of the scripts: https://redis.io/docs/latest/commands/set/.
 """
@@ -46,13 +46,13 @@ return redis.call('PEXPIRE', KEYS[1], left + ARGV[2])"""
 
 
 def or_undo(undo: Callable[..., rt.Result[object]], function: Callable[..., rt.Result[T]], *args: object) -> T:
-    """Call a function; if it is cancelled or interrupted, call `undo` with the same arguments before that goes on."""
+    """Call a function; after a cancellation or interrupt, call `undo` before raising it."""
     try:
         return function(*args)
     except (Exception, GeneratorExit):
         raise
     except BaseException:
-        with suppress(Exception):  # the interrupt is what the caller is to hear of
+        with suppress(Exception):  # the caller must receive the interrupt
             rt.finish(rt.within, PATIENCE, undo, *args)
         raise
 
@@ -61,12 +61,12 @@ class OneKey:
     """A key of Redis or Valkey that is a lock, and the steps on it.
 
     Args:
-        client: what has `execute_command`.
+        client: an object with `execute_command`.
         key: the key.
-        shared: True if threads and tasks are not told apart.
+        shared: True if threads and tasks are not distinguished.
 
     Raises:
-        InvalidArgument: an argument is of a wrong type.
+        InvalidArgument: an argument has a wrong type.
     """
 
     def __init__(self, client: object, key: str | bytes, shared: bool) -> None:
@@ -87,7 +87,7 @@ class OneKey:
         """Ask the server whether the lock is held.
 
         Raises:
-            StoreError: the server can't be reached or refuses.
+            StoreError: the server is unreachable or refuses.
         """
         return self._holder() is not None
 
@@ -96,16 +96,16 @@ class OneKey:
         return None if found is None else as_bytes(found)
 
     def _take(self, token: bytes, ms: int | None, sent: Sent | None = None) -> bool:
-        """Make `token` the value of the key if that does not exist.
+        """Set the key to `token` if the key does not exist.
 
         Args:
-            token: what to write.
+            token: the new value.
             ms: milliseconds until the key expires; None for never.
-            sent: notes whether it was sent again.  If it is given, no other caller ever writes this token: this step
-                took a key that has it, the reply was lost, and the client has asked again.
+            sent: notes whether the command was sent again.  With it, no other caller ever writes this token: a key
+                with the token was written by this step, whose reply was lost before the client retried.
 
         Returns:
-            True if the key is now the caller's.
+            True if the caller holds the key now.
         """
         words = ("SET", self._key, token, "NX", *(() if ms is None else ("PX", ms)))
         if self._ask(*words, sent=sent) is not None:
@@ -113,24 +113,24 @@ class OneKey:
         return sent is not None and sent.again and self._holder() == token
 
     def _drop(self, token: bytes, sent: Sent) -> bool:
-        """Delete the key if its value is `token`; return whether the last time that it was sent deleted it."""
+        """Delete the key if its value is `token`; return whether the last attempt deleted it."""
         return bool(self._ask("EVAL", DROP, 1, self._key, token, sent=sent))
 
     def _ask(self, *words: object, sent: Sent | None = None) -> Any:
-        """Send one command, once more if its reply is lost; errors of the client become those of this library.
+        """Send one command, again after a lost reply; translate the client's errors.
 
         Args:
             words: the command.
-            sent: notes whether it was sent again; None if it must not be, beyond what the client does.
+            sent: notes whether the command was sent again; None to forbid retries beyond the client's own.
         """
         name = CommandName(words[0])
         try:
-            return self._client.execute_command(name, *words[1:], NEVER_DECODE=True)  # bytes, in any case
+            return self._client.execute_command(name, *words[1:], NEVER_DECODE=True)  # always bytes
         except Exception as error:
             failure = translated(error, name, self._key)
             if failure is None:
                 raise
-            # If the command was never sent, the connection failed, and the client has made its own retries.
+            # If the command was never sent, the connection failed, and the client has already retried.
             if not isinstance(failure, LostReply) or sent is None or sent.again or name.times != 1:
                 raise failure from error
             sent.again = True
@@ -140,18 +140,18 @@ class OneKey:
         return self._ask(*words, sent=sent)
 
     def _inherits(self, owner: object) -> bool:
-        """Tell whether the caller may release what `owner` holds."""
+        """Return True if the caller may release the holding of `owner`."""
         return False
 
     def _caller(self) -> object:
-        """Return the calling thread; None outside of any, as where a lock is used before the loop runs."""
+        """Return the calling thread; None outside of any, such as before the loop runs."""
         try:
             return rt.caller()
         except RuntimeError:
             return None
 
     def _owner(self) -> object:
-        """Return the owner of what the caller acquires: the caller, or None for any thread."""
+        """Return the owner of a new acquisition: the caller, or None for all."""
         return None if self._shared else self._caller()
 
     def _held_by(self, owner: object) -> Holding | None:
@@ -164,7 +164,7 @@ class OneKey:
         return or_undo(self._undo, self._wait, attempt)
 
     def _wait(self, attempt: Attempt) -> bool:
-        """Try until it is obtained or the time is over; the last try is at the end of the time."""
+        """Try until success or the deadline; the last try is at the deadline."""
         end = None if attempt.seconds is None else clock.now() + attempt.seconds
         while not rt.finish_within(PATIENCE, self._try, attempt):
             left = None if end is None else end - clock.now()
@@ -177,13 +177,13 @@ class OneKey:
         return True
 
     def _try(self, attempt: Attempt) -> bool:
-        """Try once; in each case, nothing is left in the server that this object does not know of."""
+        """Try once; on failure, leave nothing unknown on the server."""
         self._settle(self._held_by(attempt.owner))
         token, sent = attempt.token or rt.fresh_id().encode(), Sent()
         deadline = None if attempt.ttl is None else clock.awake_or_not() + attempt.ttl
         try:
             taken = self._take(token, milliseconds(attempt.ttl), None if attempt.token else sent)
-        except BaseException as error:  # an interrupt or a cancellation, too, perhaps after the command was sent
+        except BaseException as error:  # also an interrupt or a cancellation, perhaps after the command was sent
             refused = isinstance(error, StoreError) and not isinstance(error, UnknownOutcome) and not sent.again
             if not refused and attempt.token is None:
                 self._unsettled[token] = None
@@ -200,7 +200,7 @@ class OneKey:
         return attempt.holding is not None
 
     def _settle(self, mine: Holding | None) -> None:
-        """Finish what has an unknown outcome: the release of what the caller holds, and acquisitions that failed."""
+        """Resolve unknown outcomes: an unanswered release, and failed acquisitions."""
         if mine is not None and mine.left is not None:
             self._leave(mine)
         for token in self._unsettled.copy():
@@ -215,7 +215,7 @@ class OneKey:
         self._settle(None)
 
     def _release(self, holding: Holding) -> bool:
-        """Release, though the caller is cancelled or interrupted; return False if it was lost before."""
+        """Release despite a cancellation or interrupt; return False if the lock was lost."""
         return or_undo(self._settle, partial(rt.finish_within, PATIENCE, self._leave), holding)
 
     def _leave(self, holding: Holding) -> bool:
@@ -227,13 +227,13 @@ class OneKey:
                 holding.left = in_time
             raise
         self._holdings.remove(holding)
-        # Else an earlier release, whose reply was lost, did it: there was nothing left to drop.
+        # Otherwise an earlier release without a reply deleted the key.
         released = dropped or ((sent.again or holding.left is not None) and in_time)
         holding.over, holding.lost = True, holding.lost or not released
         return released
 
     def _renew(self, holding: Holding, ttl: float, lengthen: bool = False) -> bool:
-        """Let the lease end `ttl` seconds from now, or `ttl` seconds later than it would."""
+        """Set the end of the lease to `ttl` seconds from now, or extend it by `ttl` seconds."""
         begin = holding.deadline if lengthen and holding.deadline is not None else clock.awake_or_not()
         words = "EVAL", LENGTHEN if lengthen else EXTEND, 1, self._key, holding.token, milliseconds(ttl)
         holding.lost = not self._ask(*words, sent=Sent())
@@ -254,7 +254,7 @@ class OneKey:
         return None
 
     def _note(self, error: BaseException, failure: Exception) -> None:
-        """Keep a failure at the end of a body that failed itself: its own error is what the caller is to hear of."""
+        """Log a failed release after a failed body, whose own error the caller must receive."""
         error.add_note(f"{type(failure).__name__}: {failure}")
         log.warn("Could not release lock %r after its body failed: %s", self._key, failure)
 

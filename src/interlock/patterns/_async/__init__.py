@@ -1,1 +1,1 @@
-"""What the stores on servers share, as coroutines; threads have the generated twin."""
+"""Patterns on locks for tasks; those for threads are generated."""

@@ -1,4 +1,4 @@
-"""Detached holds: the token of a claim that outlives its process can be attached, renewed or released."""
+"""Detached holds: attach, renew or release the claim of a token."""
 
 from interlock.client._async.client import AsyncClient
 from interlock.client._async.grants import AsyncGrant
@@ -10,11 +10,11 @@ from interlock.runtime import _aio as rt
 
 
 async def attach(client: AsyncClient, text: str, ttl: float | None, options: AcquireOptions) -> AsyncGrant:
-    """Take over the claim of a token: it belongs to the caller and is renewed from now on; the token is used up.
+    """Take over the claim of a token, and renew it here; the token becomes invalid.
 
     Raises:
-        LockLost: it was used before, or its lease has ended, or it was evicted.
-        InvalidArgument: it is not a token of this store and namespace.
+        LockLost: the token was used before, its lease expired, or it was evicted.
+        InvalidArgument: the text is not a token of this store and namespace.
         StoreError: the store could not be asked.
     """
     token = _token_for(client, text)
@@ -28,7 +28,7 @@ async def attach(client: AsyncClient, text: str, ttl: float | None, options: Acq
             raise gone(token, client.where)
         grant = AsyncGrant(held._replace(deadline=sent + claim.spec.ttl), client, state.watchdog, owner, options)
         state.watchdog.add(grant)
-        if client.closed:  # `close` may have looked at the watchdog before
+        if client.closed:  # `close` may have read the watchdog's grants before
             await grant.release()
             raise closed_meanwhile(claim.spec)
     finally:
@@ -38,7 +38,7 @@ async def attach(client: AsyncClient, text: str, ttl: float | None, options: Acq
 
 
 async def extend(client: AsyncClient, text: str, ttl: float | None) -> bool:
-    """Let the lease of a token's claim last for a full ttl from now; False if it is gone."""
+    """Renew the lease of a token's claim for a full ttl; return False if it is gone."""
     token = _token_for(client, text)
     claim = Claim(token.id, token.spec(ttl), token.who)
     extended = await client.state().queue.adopt(claim.spec.key, token.id, claim, True)
@@ -46,13 +46,13 @@ async def extend(client: AsyncClient, text: str, ttl: float | None) -> bool:
 
 
 async def give_back(client: AsyncClient, text: str) -> bool:
-    """Release the claim of a token; False if it is gone."""
+    """Release the claim of a token; return False if it is gone."""
     token = _token_for(client, text)
     released = await client.state().queue.leave(Claim(token.id, token.spec(None)))
     return bool(released) or absent(token, client.where)
 
 
 def _token_for(client: AsyncClient, text: str) -> Token:
-    """Return what a token says to a connection that can use it."""
+    """Return the content of a token, if this connection can use it."""
     client.need("detach")
     return read(text, client.namespace)

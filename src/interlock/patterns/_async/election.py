@@ -14,18 +14,18 @@ from interlock.core.functions import check_kind
 from interlock.runtime import _aio as rt
 from interlock.runtime import clock, log
 
-STEP_DOWN = 2.0  # seconds that a leader tries to give the lock back; then its lease ends
-FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0  # seconds until it stands again after an error
-LOOK = 1.0  # seconds; only a safety net, each change is told
+STEP_DOWN = 2.0  # seconds for which a leader retries its release; then its lease expires
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0  # seconds until a candidate retries after an error
+LOOK = 1.0  # seconds; a safety net, because each change is notified
 STOP = 30.0  # seconds that `stop` waits for the work
 Told: TypeAlias = Callable[["AsyncElection"], object]
 
 
 class AsyncElection(rt.AsyncWrongWith):
-    """One candidate of an election; made by `AsyncLocks.election`.
+    """A candidate of an election; returned by `AsyncLocks.election`.
 
-    `async with` makes it stand for election in the background; `run` calls a function each time that it is elected.
-    A candidate that was stopped does not stand again: make another one.
+    `async with` makes it a candidate in the background; `run` calls a function each time that it is elected.
+    A stopped candidate cannot be restarted: create another candidate.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class AsyncElection(rt.AsyncWrongWith):
         self._cancel = Cancel()
         self._grant: AsyncGrant | None = None
         self._term = 0
-        self._stander: Any = None  # the task that stands for election; None if none does
+        self._stander: Any = None  # the task of the candidate; None if it is not running
         self._watching: list[Any] = []
         self._context = Context()  # of the callbacks
 
@@ -55,48 +55,48 @@ class AsyncElection(rt.AsyncWrongWith):
 
     @property
     def leading(self) -> bool:
-        """True while this candidate leads; by its own clock, so it is False at the end of the lease at the latest."""
+        """True while this candidate leads, by its own clock: False at the end of the lease."""
         grant = self._grant
         return grant is not None and grant.held and not self._cancel.is_set()
 
     @property
     def term(self) -> int:
-        """The fence of the present or last term of this candidate, which rises from leader to leader; 0 before."""
+        """The fence of this candidate's latest term, rising with each leader; 0 before."""
         return self._term
 
     async def wait(self, timeout: float | None = None) -> bool:
-        """Wait until this candidate leads; False if the time is over, or it was stopped.
+        """Wait until this candidate leads; return False after a time-out or a stop.
 
         Args:
-            timeout: seconds; None for no limit.
+            timeout: maximum wait in seconds; None for no limit.
         """
         await self._until(lambda: self.leading or self._cancel.is_set(), timeout)
         return self.leading
 
     async def run(self, work: "Callable[[AsyncElection], rt.Result[object]]") -> None:
-        """Stand for election until stopped, and call `work(election)` each time that this candidate is elected.
+        """Run as a candidate until stopped; call `work(election)` at each election.
 
-        A coroutine is cancelled when it is deposed; a function looks at `election.leading`.  When the work returns or
-        raises (that is logged), this candidate steps down and stands again, after a pause of 1 to 30 seconds.
+        A coroutine is cancelled when the candidate is deposed; a function checks `election.leading`.  When the work
+        returns or raises (which is logged), the candidate steps down, and retries after a pause of 1 to 30 seconds.
 
         Args:
-            work: what the leader does.
+            work: the work of the leader.
 
         Raises:
-            InvalidArgument: it is of the wrong kind, or this candidate stands already.
+            InvalidArgument: the work is of the wrong kind, or this candidate is already running.
         """
         check_kind(work, rt.WORKS)
         self._begin()
         await rt.finish_within(0.0, self._stand, work)
 
     async def stop(self, timeout: float | None = STOP) -> bool:
-        """Stop standing for election: let the work end, and step down; safe to repeat.
+        """Stop the candidate: let the work end, and step down; safe to repeat.
 
         Args:
-            timeout: seconds to wait for the end of the work; None for no limit.
+            timeout: maximum wait for the end of the work in seconds; None for no limit.
 
         Returns:
-            True if it has ended; also, without waiting, for a call from the work itself or a signal handler above it.
+            True if the work has ended; also, without waiting, for a call from the work or a signal handler above it.
         """
         self._cancel.set()
         stander = self._stander
@@ -117,7 +117,7 @@ class AsyncElection(rt.AsyncWrongWith):
         await rt.finish(self.stop)
 
     def _begin(self) -> None:
-        """Note that this candidate stands for election now."""
+        """Mark this candidate as running."""
         if self._stander is not None:
             raise InvalidArgument(
                 f"This candidate of {self.name!r} is already waiting or leading. Create another candidate."
@@ -128,7 +128,7 @@ class AsyncElection(rt.AsyncWrongWith):
         self._stander = "soon"
 
     async def _stand(self, work: Callable[..., rt.Result[object]] | None) -> None:
-        """Stand for election, lead, and stand again."""
+        """Wait for election, lead, and repeat."""
         self._stander = rt.caller()
         pause = FIRST_PAUSE
         try:
@@ -140,7 +140,7 @@ class AsyncElection(rt.AsyncWrongWith):
                     ends = not isinstance(error, Exception)
                     # async only
                     if isinstance(error, rt.CANCELLED) and not rt.caller().cancelling():
-                        ends = False  # this task was not cancelled, but a future that the work awaited
+                        ends = False  # not this task was cancelled, but a future that the work awaited
                     if ends:
                         if not isinstance(error, (rt.CANCELLED, GeneratorExit)):
                             log.exception(
@@ -155,13 +155,13 @@ class AsyncElection(rt.AsyncWrongWith):
                     pause = min(LONGEST_PAUSE, 2 * pause)
         except rt.CANCELLED:
             if not self._cancel.is_set():
-                raise  # else it is by `stop`
+                raise  # otherwise `stop` cancelled it
         finally:
             self._stander = None
             self._wake_waiters()
 
     async def _one_term(self, work: Callable[..., rt.Result[object]] | None) -> None:
-        """Wait until it leads, and lead."""
+        """Wait until this candidate leads, and lead."""
         grant = await self._client.acquire(self._spec, self._options, None, rt.caller(), self._cancel)
         if grant is None:
             return
@@ -192,7 +192,7 @@ class AsyncElection(rt.AsyncWrongWith):
             grant._leave_body(None)
 
     async def _step_down(self, grant: AsyncGrant) -> None:
-        """Give the lock back, within 2 seconds."""
+        """Release the lock, within 2 seconds."""
         rt.start_background("interlock-step-down", self._release, grant)
         await self._until(lambda: grant._over, STEP_DOWN)
 
@@ -216,7 +216,7 @@ class AsyncElection(rt.AsyncWrongWith):
             waiter.wake()
 
     async def _until(self, condition: Callable[[], bool], timeout: float | None) -> bool:
-        """Wait until a condition holds; False if the time is over."""
+        """Wait until a condition holds; return False after a time-out."""
         deadline = None if timeout is None else clock.now() + timeout
         waiter: rt.AsyncWaiter[None] = rt.AsyncWaiter()
         self._watching.append(waiter)

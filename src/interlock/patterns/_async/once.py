@@ -1,4 +1,4 @@
-"""Once: exactly one completed run while its record is kept."""
+"""Runs that complete exactly once while their record is kept."""
 
 import functools
 import json
@@ -18,23 +18,23 @@ from interlock.runtime.blocks import Acquired, CallSite, call_site
 MOST = 65_536  # characters of JSON
 LONGEST_KEEP = 366 * 86400.0  # seconds
 UNKEPT = ""
-"""Stands for a result that could not be kept."""
+"""The mark of a result that could not be stored."""
 R = TypeVar("R")
 S = TypeVar("S")
 
 
 class AsyncRun:
-    """One passage through a `once`; a context manager.
+    """One use of a `once`, as a context manager.
 
     Args:
-        name: of the run.
-        grant: the lock that it holds; None if there is nothing to do.
+        name: the run's name.
+        grant: the held lock; None if there is nothing to do.
         keep: seconds for which the record is kept.
-        text: the result that is kept.
+        text: the stored result.
 
     Attributes:
-        grant: as given; its fence rises with each run of this name.
-        due: True if the caller must do the work; no other caller does it meanwhile.
+        grant: the argument; its fence rises with each run of this name.
+        due: True if the caller must do the work, which no other caller does at the same time.
     """
 
     def __init__(self, name: str, grant: AsyncGrant | None, keep: float = 0.0, text: str = "null") -> None:
@@ -47,10 +47,10 @@ class AsyncRun:
 
     @property
     def result(self) -> Any:
-        """The result of the completed run; set it before the end of the block, or None is kept.
+        """The result of the completed run; set it before the block ends (default: None).
 
         Raises:
-            NotKept: there is a record, but the result was too large or no JSON.
+            NotKept: the run is recorded, but its result was too large or not JSON.
         """
         return self._result if self._text is None else _read(self._name, self._text)
 
@@ -90,13 +90,13 @@ class AsyncRun:
 
 
 class AsyncOnce(rt.AsyncWrongWith, Generic[S]):
-    """A run that is done once while its record is kept; made by `AsyncLocks.once`.
+    """A run that is done once while its record is kept; returned by `AsyncLocks.once`.
 
-    Many tasks may use it at once: one runs, the others wait for its result.  `S` is the type that a skipped call
-    returns: None, or `Never` if no call is skipped.
+    Many tasks may use it at the same time: one runs, the others wait for its result.  `S` is the type that a skipped
+    call returns: None, or `Never` if no call is skipped.
 
     Attributes:
-        name: of the run.
+        name: the run's name.
     """
 
     def __init__(
@@ -111,21 +111,21 @@ class AsyncOnce(rt.AsyncWrongWith, Generic[S]):
         self._acquired = Acquired()
 
     async def run(self, function: Callable[P, rt.Result[R]], *args: P.args, **kwargs: P.kwargs) -> R | S:
-        """Call a function, unless a completed run is recorded; return its result after a round trip through JSON.
+        """Call a function unless its run is recorded; return its result from JSON.
 
         Args:
             function: does the work.
             args, kwargs: its arguments.
 
         Returns:
-            The result, also to later callers; None if another caller runs it and this one skips.
+            The result, also to later callers; None if another caller runs and this call skips.
 
         Raises:
-            InvalidArgument: the function is of the wrong kind; or its result can't be kept, but the run counts as
-                done.
-            NotKept: it was done, but its result could not be kept.
-            LockTimeout: another caller ran it until the time was over.
-            LockLost: the lease ended while it ran: another one runs, and this run was not recorded.
+            InvalidArgument: the function is of the wrong kind; or its result cannot be stored, but the run is
+                recorded as done.
+            NotKept: the run was done, but its result was not stored.
+            LockTimeout: another caller was running until the time was over.
+            LockLost: the lease expired during the run: another caller runs, and this run was not recorded.
             StoreError: the store failed.
         """
         check_kind(function, rt.WORKS)
@@ -140,7 +140,7 @@ class AsyncOnce(rt.AsyncWrongWith, Generic[S]):
         return cast("R | S", run.result)
 
     async def _begin(self, name: str) -> AsyncRun:
-        """Wait until it is the caller's turn to run, or until another run has completed."""
+        """Wait for the turn to run, or for the completion of another run."""
         client, options, owner = self._client, self._options, rt.caller()
         spec = self._spec if name == self.name else self._spec._replace(key=client.key(name))
         deadline = None if options.timeout is None else client.now() + options.timeout
@@ -153,7 +153,7 @@ class AsyncOnce(rt.AsyncWrongWith, Generic[S]):
             if kept is not None:
                 return AsyncRun(name, None, text=kept.partition(" ")[2])
             if deadline is not None and client.now() >= deadline:
-                break  # else the record has ended between the two questions
+                break  # otherwise the record expired between the two requests
         if self._skips:
             return AsyncRun(name, None)
         raise await client.too_late([spec], options.timeout, owner)
@@ -179,10 +179,10 @@ class AsyncOnce(rt.AsyncWrongWith, Generic[S]):
             await run.__aexit__(kind, error, trace)
 
     def __call__(self, function: Callable[P, rt.Result[R]]) -> Callable[P, rt.Result[R | S]]:
-        """Decorate a function: for each name that its arguments make it runs once.
+        """Decorate a function: it runs once per name made of its arguments.
 
         Raises:
-            InvalidArgument: the name mentions what the function has no argument for, or it is of a wrong kind.
+            InvalidArgument: the name mentions an unknown argument, or the function is of a wrong kind.
         """
         name_for = name_of_arguments(self.name, function, "once")
         check_kind(function, rt.WORKS)
@@ -198,11 +198,11 @@ class AsyncOnce(rt.AsyncWrongWith, Generic[S]):
 
 
 def _written(name: str, result: object) -> tuple[str, InvalidArgument | None]:
-    """Return a result as text, and what is wrong with it, if it can't be kept.
+    """Return a result as text, and the reason if it cannot be stored.
 
     Args:
-        name: of the run.
-        result: anything that JSON can say.
+        name: the run's name.
+        result: a value that JSON can represent.
     """
     try:
         text = json.dumps(result)
@@ -222,7 +222,7 @@ def _read(name: str, text: str) -> Any:
     """Return the result in a text.
 
     Raises:
-        NotKept: it could not be kept.
+        NotKept: the result was not stored.
     """
     if text == UNKEPT:
         raise NotKept(

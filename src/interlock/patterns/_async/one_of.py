@@ -1,4 +1,4 @@
-"""One lock of several items."""
+"""A lock on one of several items."""
 
 from interlock.client._async.grants import AsyncGrant
 from interlock.client._async.lock import AsyncLock
@@ -8,7 +8,7 @@ from interlock.runtime import _aio as rt
 
 
 class AsyncOneOf(AsyncLock):
-    """A lock on one of several items; `grant.item` of its grants says which."""
+    """A lock on one of several items; `grant.item` names the item."""
 
     async def _take(
         self, seconds: float | None, owner: rt.Caller, cancel: SupportsIsSet | None = None

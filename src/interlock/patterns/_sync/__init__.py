@@ -1,2 +1,2 @@
 # Generated from _async/__init__.py by tools/unasync.py; change that one.
-"""What the stores on servers share, as coroutines; threads have the generated twin."""
+"""Patterns on locks for threads; those for threads are generated."""

@@ -1,5 +1,5 @@
 # Generated from _async/detach.py by tools/unasync.py; change that one.
-"""Detached holds: the token of a claim that outlives its process can be attached, renewed or released."""
+"""Detached holds: attach, renew or release the claim of a token."""
 
 from interlock.client._sync.client import Client
 from interlock.client._sync.grants import Grant
@@ -11,11 +11,11 @@ from interlock.runtime import _threads as rt
 
 
 def attach(client: Client, text: str, ttl: float | None, options: AcquireOptions) -> Grant:
-    """Take over the claim of a token: it belongs to the caller and is renewed from now on; the token is used up.
+    """Take over the claim of a token, and renew it here; the token becomes invalid.
 
     Raises:
-        LockLost: it was used before, or its lease has ended, or it was evicted.
-        InvalidArgument: it is not a token of this store and namespace.
+        LockLost: the token was used before, its lease expired, or it was evicted.
+        InvalidArgument: the text is not a token of this store and namespace.
         StoreError: the store could not be asked.
     """
     token = _token_for(client, text)
@@ -29,7 +29,7 @@ def attach(client: Client, text: str, ttl: float | None, options: AcquireOptions
             raise gone(token, client.where)
         grant = Grant(held._replace(deadline=sent + claim.spec.ttl), client, state.watchdog, owner, options)
         state.watchdog.add(grant)
-        if client.closed:  # `close` may have looked at the watchdog before
+        if client.closed:  # `close` may have read the watchdog's grants before
             grant.release()
             raise closed_meanwhile(claim.spec)
     finally:
@@ -39,7 +39,7 @@ def attach(client: Client, text: str, ttl: float | None, options: AcquireOptions
 
 
 def extend(client: Client, text: str, ttl: float | None) -> bool:
-    """Let the lease of a token's claim last for a full ttl from now; False if it is gone."""
+    """Renew the lease of a token's claim for a full ttl; return False if it is gone."""
     token = _token_for(client, text)
     claim = Claim(token.id, token.spec(ttl), token.who)
     extended = client.state().queue.adopt(claim.spec.key, token.id, claim, True)
@@ -47,13 +47,13 @@ def extend(client: Client, text: str, ttl: float | None) -> bool:
 
 
 def give_back(client: Client, text: str) -> bool:
-    """Release the claim of a token; False if it is gone."""
+    """Release the claim of a token; return False if it is gone."""
     token = _token_for(client, text)
     released = client.state().queue.leave(Claim(token.id, token.spec(None)))
     return bool(released) or absent(token, client.where)
 
 
 def _token_for(client: Client, text: str) -> Token:
-    """Return what a token says to a connection that can use it."""
+    """Return the content of a token, if this connection can use it."""
     client.need("detach")
     return read(text, client.namespace)

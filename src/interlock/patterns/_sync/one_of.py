@@ -1,5 +1,5 @@
 # Generated from _async/one_of.py by tools/unasync.py; change that one.
-"""One lock of several items."""
+"""A lock on one of several items."""
 
 from interlock.client._sync.grants import Grant
 from interlock.client._sync.lock import Lock
@@ -9,7 +9,7 @@ from interlock.runtime import _threads as rt
 
 
 class OneOf(Lock):
-    """A lock on one of several items; `grant.item` of its grants says which."""
+    """A lock on one of several items; `grant.item` names the item."""
 
     def _take(
         self, seconds: float | None, owner: rt.Caller, cancel: SupportsIsSet | None = None

@@ -125,7 +125,7 @@ class StepQueue(Queue):
         return rt.Waiter()
 
     def watch_doubts(self, verify: Callable[[str], bool]) -> None:
-        """Do nothing: a store that performs each step as a whole has no doubts."""
+        """Do nothing: after an atomic step no claim is unverified."""
 
     def close_idle(self) -> object:
         return self._steps.close_idle()
@@ -144,7 +144,9 @@ class StepQueue(Queue):
     ) -> EnterResult:
         spec = claim.spec
         if waiter is not None:
-            self._waiters.add(claim.id, waiter)  # before the step: another process may promote it right after
+            self._waiters.add(
+                claim.id, waiter
+            )  # before the step, because another process may promote the claim directly after it
         args = spec.key, enter, claim, self._notifier.origin, waiter is not None and may_queue, already_queued
         try:
             step = self._step(*args) if self._step_now is None else self._step_now(*args)
@@ -191,7 +193,7 @@ class StepQueue(Queue):
         if len(by_key) > 1:
             steps = self._steps.renew_many(by_key)
         late = clock.now() + min([self.busy_limit, *(claim.spec.ttl * BUSY_WITHIN for claim in claims)])
-        for until in (0.0, late):  # busy lines are renewed after the others, whose leases may expire meanwhile
+        for until in (0.0, late):  # busy lines are renewed after the others, whose leases might expire
             for key, ids in list(by_key.items()):
                 rt.yield_to_loop()
                 try:
@@ -232,7 +234,7 @@ class StepQueue(Queue):
         return views
 
     def namespaces(self) -> list[str]:
-        """List the namespaces that have a holder or a waiter."""
+        """List the namespaces with a holder or a waiter."""
         found = {namespace_of(each) for each in self._steps.keys("")}
         return sorted([each for each in found if self.look(each + SEPARATOR)])
 
@@ -248,7 +250,7 @@ class StepQueue(Queue):
         return step
 
     def _try_until(self, until: float, key: str, transition: Transition, *args: object) -> StepResult | None:
-        """Perform a step; retry while the store is busy, but not after `until`; return None if it still is."""
+        """Perform a step; retry a busy store until `until`, then return None."""
         pause = SHORTEST_PAUSE
         while (step := self._step(key, transition, *args)) is None and clock.now() < until:
             rt.sleep(pause)
@@ -256,7 +258,7 @@ class StepQueue(Queue):
         return step
 
     def _notify(self, key: str, step: StepResult) -> None:
-        """Notify the promoted waiters, and go on with `settle` if one step could not promote all."""
+        """Notify the promoted waiters; continue with `settle` if more remain."""
         while step.promoted:
             elsewhere = [
                 place
@@ -278,7 +280,7 @@ def pause_before_look(poll_after: float, look_in: int, places: int = 0) -> float
     Args:
         poll_after: the shortest pause in seconds, unless a lease ends earlier.
         look_in: microseconds until the end of a lease ahead of the waiter.
-        places: the number of places in the line.
+        places: the number of claims in the line.
     """
     return min(max(poll_after, places / LOOKS), max(SHORTEST_LOOK, look_in / MICROS))
 
@@ -310,11 +312,11 @@ def on_unavailable(claim: Claim, error: StoreError, may_queue: bool, answered: b
 
 
 def view_of(key: str, place: QueuedClaim, now: int) -> ClaimView:
-    """Return the view of a place that `locks.claims()` shows.
+    """Return the view of a claim for `locks.claims()`.
 
     Args:
         key: the key of the line.
-        place: a place in it.
+        place: the claim.
         now: the time of the lease clock, in microseconds.
     """
     host, _, pid = place.process_name.rpartition(" ")

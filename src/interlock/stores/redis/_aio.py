@@ -32,20 +32,20 @@ class AsyncStream(asyncio.BufferedProtocol):
         self._ended = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """As `Protocol.connection_made`."""
+        """Start like `Protocol.connection_made`."""
         self._transport = cast(asyncio.Transport, transport)  # uvloop's transport has another class
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """As `BufferedProtocol.get_buffer`."""
+        """Return like `BufferedProtocol.get_buffer`."""
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        """As `BufferedProtocol.buffer_updated`."""
+        """Receive like `BufferedProtocol.buffer_updated`."""
         self._data += self._buffer[:nbytes].tobytes()
         self._waiter.wake()
 
     def connection_lost(self, error: Exception | None) -> None:
-        """As `Protocol.connection_lost`."""
+        """End like `Protocol.connection_lost`."""
         self._ended = True
         self._waiter.wake()
 
@@ -56,18 +56,18 @@ class AsyncStream(asyncio.BufferedProtocol):
             self._loop.call_soon(protocol.connection_lost, None)
 
     def write(self, data: bytes) -> None:
-        """Send without waiting; a failure is noticed when the reply does not come in time."""
+        """Send without waiting; a failure shows when the reply does not come in time."""
         if self._file.is_ours():
             self._transport.write(data)
         else:
             self._transport.abort()
 
     async def send(self, data: bytes, deadline: float) -> None:
-        """As the `send` of threads, but it never waits, so the deadline is ignored."""
+        """Send like `_threads`, but without waiting, so the deadline is ignored."""
         self.write(data)
 
     async def receive(self, deadline: float) -> bytes:
-        """As the `receive` of threads."""
+        """Receive like `_threads`."""
         while not self._data and not self._ended:
             left = deadline - clock.now()
             if left <= 0:
@@ -94,7 +94,7 @@ class AsyncStream(asyncio.BufferedProtocol):
     def _close(self) -> None:
         self._ended = True
         self._waiter.wake()
-        self._file.is_ours()  # if not, the socket lets go of the number
+        self._file.is_ours()  # if not, the socket detaches the number
         # Not `close`: that waits for the peer's TLS close or for a full buffer, perhaps longer than the loop runs.
         self._transport.abort()
 
@@ -102,7 +102,7 @@ class AsyncStream(asyncio.BufferedProtocol):
 async def open_stream(
     address: Address | str, tls: Any, deadline: float, io_timeout: float, looks: bool
 ) -> AsyncStream:
-    """As the `open_stream` of threads."""
+    """Open a stream like `_threads`."""
     loop = asyncio.get_running_loop()
     async with asyncio.timeout(max(0.0, deadline - clock.now())):
         sock = await _connected(address)
@@ -147,7 +147,7 @@ async def _dialled(family: int, where: Any) -> socket.socket:
 
 
 async def read_reply(connection: Any, seconds: float) -> Any:
-    """As the `read_reply` of threads."""
+    """Read a reply like `_threads`."""
     until = clock.now() + seconds
     reply = await connection.read_response(disable_decoding=True, timeout=seconds, disconnect_on_error=False)
     if reply is None and clock.now() >= until:
@@ -156,7 +156,7 @@ async def read_reply(connection: Any, seconds: float) -> Any:
 
 
 def at_home() -> Callable[..., None]:
-    """Return a function that performs a call in the running loop, from any thread; not after the loop has ended."""
+    """Return a function that performs a call in the running loop, from any thread."""
     loop = asyncio.get_running_loop()
 
     def perform(function: Callable[..., Any], *args: object) -> None:

@@ -1,4 +1,4 @@
-"""One connection for all tasks of an event loop, in place of a pool; replies come in the order of the requests.
+"""One connection for all tasks of a loop; replies come in the order of requests.
 
 A task that waits for a reply blocks no other, so all requests share a connection.  If a task stops waiting, its reply
 is discarded when it comes, and its `undo` follows on the same connection.
@@ -39,8 +39,8 @@ class Mux(asyncio.BufferedProtocol):
         self._loop = asyncio.get_running_loop()
         self._buffer = memoryview(bytearray(MOST))
         self._parser = Parser()
-        # The callers that wait for replies: each with its deadline and number of replies.  `_parts` are the replies
-        # that the first of them has received.
+        # The waiting callers: each with its deadline and number of replies.  `_parts` are the replies that the
+        # first of them has received.
         self._line: deque[tuple[asyncio.Future[Reply], float, int]] = deque()
         self._parts: list[Reply] = []
         self._timer: asyncio.TimerHandle | None = None
@@ -85,11 +85,11 @@ class Mux(asyncio.BufferedProtocol):
             self._timer = self._loop.call_later(max(0.0, next - now), self._look_at_clock, context=self._context)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """As `BufferedProtocol.get_buffer`."""
+        """Return like `BufferedProtocol.get_buffer`."""
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        """As `BufferedProtocol.buffer_updated`."""
+        """Receive like `BufferedProtocol.buffer_updated`."""
         data = self._buffer[:nbytes].tobytes()
         alone = len(self._line) == 1 and not self._parser.unread
         if alone and data[:1] == b":" and data[-2:] == b"\r\n" and data[1:-2].isdigit():
@@ -115,7 +115,7 @@ class Mux(asyncio.BufferedProtocol):
             future.set_result(reply)
 
     def connection_lost(self, error: Exception | None) -> None:
-        """As `Protocol.connection_lost`."""
+        """End like `Protocol.connection_lost`."""
         self._fail(ended(self._where))
 
     def _fail(self, error: Exception) -> None:
@@ -172,7 +172,7 @@ class MuxPool:
         self.closed = False
 
     async def ask(self, command: RedisCommand, deadline: float, undo: Claim | None = None) -> Reply:
-        """As `AsyncPool.ask`."""
+        """Send like `AsyncPool.ask`."""
         mux = self._mux
         if mux is None or not mux.good:
             mux = await self._connected(deadline)
@@ -186,7 +186,7 @@ class MuxPool:
             raise
         except BaseException as error:
             if undo is not None and not isinstance(error, ConnectionEnded) and not mux.closed:
-                # With the source: nobody could answer NOSCRIPT.
+                # With the source, because nobody could answer NOSCRIPT.
                 mux.post(with_source(self._undo(undo).data), 1, clock.now() + self._io_timeout).cancel()
             if not isinstance(error, asyncio.CancelledError):
                 mux.retire()
@@ -235,7 +235,7 @@ class MuxPool:
             self._mux.retire()
 
     def close_idle(self) -> None:
-        """Do nothing: there is one connection only."""
+        """Do nothing: there is only one connection."""
 
     def close(self) -> None:
         """Close all connections."""

@@ -28,7 +28,7 @@ class Stream:
         self._file = OwnedDescriptor(sock.fileno(), sock)
 
     def send(self, data: bytes, deadline: float) -> None:
-        """Send all.
+        """Send all bytes.
 
         Raises:
             TimeoutError: the socket did not accept all until the deadline.
@@ -50,7 +50,7 @@ class Stream:
         return data
 
     def send_and_close(self, data: bytes) -> None:
-        """Send a last request after those without a reply, if that is possible at once, and close."""
+        """Send a last request after those without a reply, if possible immediately, and close."""
         try:
             self._file.check()
             self._sock.settimeout(0)
@@ -69,16 +69,16 @@ class Stream:
         self._sock.close()
 
     def __del__(self) -> None:
-        """Close the socket of a connection that was not closed; in a forked child only its copy."""
-        self._file.is_ours()  # if not, the socket lets go of the number
+        """Close the socket of an unclosed connection; in a forked child only its copy."""
+        self._file.is_ours()  # if not, the socket detaches the number
         self._sock.close()
 
 
 class PolledStream(Stream):
-    """As `Stream`, on a non-blocking socket; it polls for a reply for a short time before the thread sleeps.
+    """A stream on a non-blocking socket, which polls briefly before the thread sleeps.
 
-    A near server answers sooner than a sleeping thread wakes.  After three polls in vain in a row, because the server
-    is far away or the processors are busy, it polls for one of a hundred replies only.
+    A near server replies sooner than a sleeping thread wakes.  After three unsuccessful polls in a row, because the
+    server is remote or the processors are busy, it polls for only one reply in a hundred.
     """
 
     def __init__(self, sock: socket.socket, looks: bool) -> None:
@@ -91,7 +91,7 @@ class PolledStream(Stream):
         self._misses = 0
 
     def send(self, data: bytes, deadline: float) -> None:
-        """As `Stream.send`."""
+        """Send like `Stream.send`."""
         self._file.check()
         try:
             sent = self._send(data)
@@ -102,7 +102,7 @@ class PolledStream(Stream):
             self._sock.setblocking(False)
 
     def receive(self, deadline: float) -> bytes:
-        """As `Stream.receive`."""
+        """Receive like `Stream.receive`."""
         if self._looks and self._misses < MOST_MISSES:
             until = clock.now() + LOOK
             while clock.now() < until:
@@ -115,7 +115,7 @@ class PolledStream(Stream):
                     return data
         self._misses += 1
         if self._misses == MOST_MISSES + SKIPPED:
-            self._misses = MOST_MISSES - 1  # one look; after another one in vain the next comes as late
+            self._misses = MOST_MISSES - 1  # one poll; after another unsuccessful one the next comes as late
         return self._after_sleep(deadline)
 
     def _after_sleep(self, deadline: float) -> bytes:
@@ -134,9 +134,9 @@ def open_stream(address: Address | str, tls: Any, deadline: float, io_timeout: f
     Args:
         address: host and port, or the path of a UNIX socket.
         tls: the TLS context; None without TLS.
-        deadline: until when, by `clock.now`.
-        io_timeout: seconds after which the kernel gives up a connection whose peer does not acknowledge.
-        looks: True if replies are expected at once.
+        deadline: the end of the wait, by `clock.now`.
+        io_timeout: seconds after which the kernel drops a connection whose peer does not acknowledge.
+        looks: True if replies are expected soon.
 
     Raises:
         TimeoutError: the deadline has passed.
@@ -178,7 +178,7 @@ def read_reply(connection: Any, seconds: float) -> Any:
     """Return the next reply to a connection of redis-py or valkey-py.
 
     Raises:
-        TimeoutError: none came within `seconds`.
+        TimeoutError: no reply came within `seconds`.
     """
     if not connection.can_read(timeout=seconds):
         raise TimeoutError
@@ -186,5 +186,5 @@ def read_reply(connection: Any, seconds: float) -> Any:
 
 
 def at_home() -> Callable[..., None]:
-    """Return a function that performs a call: for threads at once."""
+    """Return a function that performs a call: for threads directly."""
     return rt.offload

@@ -8,7 +8,7 @@ from interlock.stores.redis.resp import Garbage, Reply, ReplyError
 PASSES = frozenset((
     "OOM", "READONLY", "LOADING", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "BUSY", "MISCONF", "NOREPLICAS",
 ))  # fmt: skip
-"""Codes of refusals that may pass by themselves; the advice is in `drivers.redis_py`."""
+"""Codes of refusals that may be temporary; the advice is in `drivers.redis_py`."""
 NEED_AN_OPERATOR = ("OOM", "MISCONF")
 
 SERVER = (
@@ -59,7 +59,7 @@ def see_it_is_there(count: Reply, wanted: int, where: str) -> None:
 
 
 def refusal(error: ReplyError, where: str, line: str = "") -> Refused:
-    """Return the error for a refusal: TransientRefusal if a retry may help, Redirected if another node has the name.
+    """Return the error for a refusal: temporary, redirected, or final.
 
     Args:
         error: the reply of the server.

@@ -1,4 +1,4 @@
-"""The key of a name on the server, in a form that people can read; its slot in a cluster, and the node of each slot.
+"""The readable key of a name on the server, its slot, and the node of each slot.
 
 Source for clusters: https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/
 """

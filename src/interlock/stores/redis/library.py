@@ -1,4 +1,4 @@
-"""Connections of the program's own class, a subclass of one of redis-py or valkey-py; the socket options of all.
+"""Connections of the program's own class, and the socket options of all connections.
 
 Such a class logs in with tokens of a cloud, uses a tunnel, or has the server in memory.  It connects and logs in;
 after that, requests and replies are exchanged as bytes, as over a socket.
@@ -60,7 +60,7 @@ def answered(error: Exception) -> bytes:
     """Return the server's error reply, if the library has raised one.
 
     Raises:
-        OSError: as `as_of_socket`.
+        OSError: see `as_of_socket`.
     """
     if "ResponseError" in names_of(error):
         return as_bytes(error)

@@ -10,10 +10,10 @@ class RedisCommand(NamedTuple):
     """A request to a server.
 
     Attributes:
-        data: one command, or several.
+        data: one or several commands.
         line: the key whose cluster node gets the request; "" for any node, "@host:port" for that one.
         replies: the number of replies; more than one are returned as a list.
-        replicas: how many replicas must have the write if the reply is a grant.
+        replicas: the number of replicas that must confirm a grant.
     """
 
     data: bytes
@@ -31,7 +31,7 @@ Reply: TypeAlias = Any
 
 
 class Garbage(ValueError):
-    """The received bytes are no reply of Redis; the argument is their beginning."""
+    """The received bytes are not a Redis reply; the argument is their beginning."""
 
 
 def pack(*words: bytes | str) -> bytes:
@@ -67,7 +67,7 @@ class _Incomplete(Exception):
 
 LONGEST_LINE = 65536
 MISSING: Any = object()
-"""`Parser.next` returns it if no complete reply has come yet."""
+"""The result of `Parser.next` while no complete reply has come."""
 
 
 class Parser:
@@ -90,7 +90,7 @@ class Parser:
         """Return the next reply, or MISSING; an error of the server is returned, not raised.
 
         Raises:
-            Garbage: the bytes are no reply of Redis.
+            Garbage: the bytes are not a Redis reply.
         """
         start = self._at
         if start == len(self.unread):

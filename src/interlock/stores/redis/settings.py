@@ -1,4 +1,4 @@
-"""The settings of a connection to a server, to the primary of a Sentinel service, or to a cluster.
+"""The settings of a connection to a server, a Sentinel service, or a cluster.
 
 They are read once, from a URL and its options: redis://host?socket_timeout=0.5&max_connections=10.
 """
@@ -17,11 +17,11 @@ from interlock.core.redaction import place_of, reads_url
 from interlock.drivers.urls import port_of
 from interlock.storekit._sync.pool import MOST
 
-IO_TIMEOUT = 2.0  # seconds to wait for a reply, unless the user says otherwise
+IO_TIMEOUT = 2.0  # default seconds to wait for a reply
 PORT, SENTINEL_PORT = 6379, 26379
 Address: TypeAlias = tuple[str, int]
 Credentials: TypeAlias = Callable[[], tuple[str, ...]]
-"""Returns a password, or a user and a password."""
+"""A function that returns a password, or a user and a password."""
 
 CHOICES: Mapping[str, tuple[str, ...]] = {
     "ssl_cert_reqs": ("required", "optional", "none"),
@@ -36,7 +36,7 @@ def _choice(name: str, text: str) -> str:
 
 
 def _truth(name: str, text: str) -> bool:
-    """Read a flag like redis-py: every value that is not a form of "no" means yes."""
+    """Read a flag like redis-py: every value except a form of "no" means yes."""
     return text.upper() not in ("0", "F", "FALSE", "N", "NO")
 
 
@@ -50,9 +50,9 @@ WITHOUT_EFFECT: dict[str, Reader] = dict.fromkeys((
     "protocol", "decode_responses", "encoding", "encoding_errors", "health_check_interval", "retry_on_timeout",
     "socket_read_size", "legacy_responses", "lib_name", "lib_version", "socket_keepalive",
 ), text_in)  # fmt: skip
-"""Options of redis-py that are accepted and ignored, so that a program can use one URL for both."""
+"""Options of redis-py that are accepted and ignored, so that one URL serves both."""
 NUMBERED: dict[str, Reader] = dict.fromkeys(("db", "replicas"), partial(number_in, least=0))
-"""Options of one server, and of one that Sentinel names."""
+"""Options of one server, or of a primary that Sentinel names."""
 TLS: dict[str, Reader] = {
     **dict.fromkeys((
         "ssl_keyfile", "ssl_certfile", "ssl_password", "ssl_ca_certs", "ssl_ca_data", "ssl_ca_path", "ssl_ciphers",
@@ -70,17 +70,17 @@ class Tls:
     """TLS with the options of redis-py.
 
     Attributes:
-        options: by their names, which begin with ssl_.
+        options: the options by name, which begin with ssl_.
     """
 
     options: Mapping[str, Any]
 
     @cached_property
     def context(self) -> Any:
-        """The TLS context, with what was in the files at the first connection.
+        """The TLS context, with the files as they were at the first connection.
 
         Raises:
-            OSError, ValueError: a file can't be read, or an option is not allowed.
+            OSError, ValueError: a file cannot be read, or an option is not allowed.
         """
         import ssl
 
@@ -105,7 +105,7 @@ class Tls:
 
 @dataclass(frozen=True, repr=False)
 class Settings:
-    """How to connect.
+    """The parameters of a connection.
 
     Attributes:
         kind: a single server, the primary of a Sentinel service, or a cluster.
@@ -117,10 +117,10 @@ class Settings:
         credentials: called for user and password at each login, instead of `username` and `password`.
         tls: None without TLS.
         io_timeout, connect_timeout: seconds.
-        most: the most connections to one server.
-        replicas: how many replicas must have a grant before it counts.
+        most: the maximum number of connections to one server.
+        replicas: the number of replicas that must confirm a grant.
         make: makes a connection of the program's own class to an address; None for ours.
-        remap: maps an address that a cluster announces to one that can be reached from here.
+        remap: maps an address announced by a cluster to a reachable one.
     """
 
     kind: Literal["server", "sentinel", "cluster"] = "server"
@@ -165,10 +165,10 @@ def settings_of(url: SplitResult) -> Settings:
     """Return the settings of a URL.
 
     Args:
-        url: redis://, rediss://, valkey://, valkeys://, unix://, redis+sentinel:// or redis+cluster:// and so on.
+        url: redis://, rediss://, valkey://, valkeys://, unix://, redis+sentinel://, redis+cluster:// and similar.
 
     Raises:
-        InvalidArgument: the URL can't be read, or has an unknown option.
+        InvalidArgument: the URL cannot be parsed, or has an unknown option.
     """
     scheme, _, kind = url.scheme.partition("+")
     given = _options_of(url, kind)

@@ -1,4 +1,4 @@
-"""The steps of a line as commands for Redis, the Lua scripts that they run, and the parsing of the replies.
+"""The Redis commands and Lua scripts of the steps, and the parsing of replies.
 
 Each script is one atomic step of the line, in its own file, and is preceded by `scripts/line.lua`, which reads and
 writes the line.  `enter` and `leave` begin with a short cut for the common cases that uses no function of `line.lua`:
@@ -26,11 +26,11 @@ REMOVED_BIT, MORE_BIT = 1, 2
 
 
 SOURCES: dict[bytes, bytes] = {}
-"""The text of each script, by the SHA-1 of it, by which EVALSHA calls it."""
+"""The text of each script by its SHA-1, for EVALSHA."""
 
 
 def _script(*names: str) -> bytes:
-    """Return the SHA-1 of a script; its parts are files of this package, which may be in a zip file."""
+    """Return the SHA-1 of a script; its parts are files of this package."""
     text = b"\n".join([cast(bytes, get_data(__package__, f"scripts/{name}.lua")) for name in names])
     sha = hashlib.sha1(text, usedforsecurity=False).hexdigest().encode()
     SOURCES[sha] = text
@@ -44,27 +44,27 @@ _CALL = re.compile(rb"\r\n\$7\r\nEVALSHA\r\n\$40\r\n([0-9a-f]{40})")
 
 
 def with_source(command: bytes) -> bytes:
-    """Replace EVALSHA by EVAL with the source, for a server that does not have the script.
+    """Replace EVALSHA by EVAL with the source, for a server without the script.
 
-    Of several commands with one script only the first is replaced: it brings the script for the others.
+    Of several commands with one script only the first is replaced, which loads the script for the others.
     """
     return _CALL.sub(_source, command, 1)
 
 
 def _source(call: re.Match[bytes]) -> bytes:
     text = SOURCES.get(call[1])
-    if text is None:  # the text of a label that looks like a call
+    if text is None:  # the text of a label that resembles a call
         return call[0]
     return b"\r\n$4\r\nEVAL\r\n$%d\r\n%s" % (len(text), text)
 
 
 class RedisWire:
-    """The requests and replies of Redis, as `remote.wire.Wire`.
+    """The requests and replies of Redis, as `storekit.wire.Wire`.
 
     Args:
         where: the server, for messages.
         io_timeout: seconds to wait for a reply.
-        replicas: how many replicas must have a grant before it counts.
+        replicas: the number of replicas that must confirm a grant.
 
     Attributes:
         deaf: True if the server or a proxy does not support SUBSCRIBE: then waiters poll.
@@ -77,13 +77,13 @@ class RedisWire:
         self.deaf = False
 
     def enter(self, claim: Claim, mode: Mode, channel: str) -> RedisCommand:
-        """As `Wire.enter`."""
+        """Write the request of `Wire.enter`."""
         id, spec, who = claim
         start, line = _entering(spec, mode, channel)
         return RedisCommand(ended(start, f"{HOST}\n{pid()}\n{who}\n{spec.label}", id), line, 1, self._replicas)
 
     def entered(self, reply: Reply) -> EnterResult | QueuedBehind | None:
-        """As `Wire.entered`."""
+        """Read the reply of `Wire.entered`."""
         if type(reply) is list:
             first, *rest = reply
             if first > 0:
@@ -108,7 +108,7 @@ class RedisWire:
         stored_result: str = "",
         before: Sequence[str] = (),
     ) -> RedisCommand:
-        """As `Wire.leave`."""
+        """Write the request of `Wire.leave`."""
         if keep_for:
             line = line_of(claim.spec.key)
             return _call(LEAVE, line, _milliseconds(keep_for), channel, let_in, claim.id, stored_result, *before)
@@ -116,7 +116,7 @@ class RedisWire:
         return RedisCommand(ended(start, let_in, claim.id) if let_in else ended(alone, claim.id), line)
 
     def left(self, reply: Reply) -> LeaveResult:
-        """As `Wire.left`."""
+        """Read the reply of `Wire.left`."""
         if reply == REMOVED_BIT:
             return REMOVED
         if reply == 0:
@@ -129,7 +129,7 @@ class RedisWire:
         return LeaveResult(bool(code & REMOVED_BIT), promoted, bool(code & MORE_BIT))
 
     def renew(self, claims: Sequence[Claim], before: Sequence[Sequence[str]]) -> RedisCommand:
-        """As `Wire.renew`; a command for each claim, so that an error of one does not prevent the others."""
+        """Write the request of `Wire.renew`, with one command per claim to separate errors."""
         about = [
             (line_of(claim.spec.key), claim.id, _milliseconds(claim.spec.ttl), *ids)
             for claim, ids in zip(claims, before, strict=True)
@@ -138,22 +138,22 @@ class RedisWire:
         return RedisCommand(data, about[0][0], len(claims))
 
     def renewed(self, claims: Sequence[Claim], reply: Reply) -> list[Renewed]:
-        """As `Wire.renewed`."""
+        """Read the reply of `Wire.renewed`."""
         return [
             each if type(each) is int else refusal(each, self.where, line_of(claim.spec.key))
             for claim, each in zip(claims, reply if len(claims) > 1 else [reply], strict=True)
         ]
 
     def run_result(self, key: str, delete: bool) -> RedisCommand:
-        """As `Wire.run_result`."""
+        """Write the request of `Wire.run_result`."""
         return _call(KEPT, line_of(key), "forget" if delete else "")
 
     def value(self, reply: Reply) -> str | None:
-        """As `Wire.value`."""
+        """Read the reply of `Wire.value`."""
         return None if reply is None else str(reply.decode())
 
     def adopt(self, key: str, id: str, claim: Claim, channel: str, before: Sequence[str] = ()) -> RedisCommand:
-        """As `Wire.adopt`."""
+        """Write the request of `Wire.adopt`."""
         return _call(
             ADOPT,
             line_of(key),
@@ -166,26 +166,26 @@ class RedisWire:
         )
 
     def adopted(self, reply: Reply) -> tuple[int, int] | EnterResult | None:
-        """As `Wire.adopted`."""
+        """Read the reply of `Wire.adopted`."""
         if type(reply) is list:
             return reply[0], reply[1]
         return None if reply == GONE_THERE else BUSY if reply == UNFINISHED_THERE else (reply, 0)
 
     def evict(self, key: str, id: str | None, rest: Sequence[str] = ("", "")) -> RedisCommand:
-        """As `Wire.evict`."""
+        """Write the request of `Wire.evict`."""
         return _call(EVICT, line_of(key), id or "", *rest)
 
     def evicted(self, reply: Reply) -> tuple[int, bool, Sequence[str]]:
-        """As `Wire.evicted`."""
+        """Read the reply of `Wire.evicted`."""
         count, *rest = reply if type(reply) is list else (reply,)
         return count, type(reply) is list, [each.decode() for each in rest]
 
     def look(self, key: str) -> RedisCommand:
-        """Ask for the claims of a line."""
+        """Write a request for the claims of a line."""
         return _call(LOOK, line_of(key))
 
     def views(self, key: str, reply: Reply) -> list[ClaimView]:
-        """Read the answer: the live claims in line order."""
+        """Read the reply: the live claims in order."""
         now, flat = int(reply[0]), reply[1]
         name = key.partition(SEPARATOR)[2]
         found = [
@@ -208,7 +208,7 @@ def _call(script: bytes, line: str, *words: str) -> RedisCommand:
 
 @lru_cache(4096)
 def _entering(spec: LockSpec, mode: Mode, channel: str) -> tuple[bytes, str]:
-    """Return the beginning of `enter`, which is the same for each claim of a spec, and the line."""
+    """Return the common beginning of `enter` for a spec, and the line."""
     line = line_of(spec.key)
     words = (
         _milliseconds(spec.ttl), str(spec.units), str(spec.capacity), "1" if spec.once else "0", channel, mode,

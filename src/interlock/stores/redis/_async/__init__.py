@@ -1,1 +1,1 @@
-"""The store on a Redis server, as coroutines; threads have the generated twin."""
+"""The store on a Redis server for tasks; that for threads is generated."""

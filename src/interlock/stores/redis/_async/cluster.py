@@ -1,4 +1,4 @@
-"""A Redis cluster: the node of each name, and what to do when a name moves to another node.
+"""A Redis cluster: the node of each name, and redirections to other nodes.
 
 All fields of a line are in one key, so while a slot moves key by key, each line is on one node as a whole.
 Source: https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/
@@ -32,12 +32,12 @@ class AsyncCluster:
     """The connections to the nodes of a cluster; used as a pool.
 
     Args:
-        settings: how to connect.
+        settings: the settings of its connections.
         wire: the commands.
 
     Attributes:
         addresses: the nodes that serve slots.
-        version: how often the slot map was read.
+        version: the number of reads of the slot map.
         on_change: called after the map has changed.
         entering: as for `AsyncPool`.
     """
@@ -83,7 +83,7 @@ class AsyncCluster:
         raise TransientRefusal(f"No node of the cluster serves {line!r}. Check CLUSTER INFO.")
 
     async def ask(self, command: RedisCommand, deadline: float, undo: Claim | None = None) -> Reply:
-        """As `AsyncPool.ask`, on the node of the command's line; follows redirections until the deadline."""
+        """Send like `AsyncPool.ask`, on the command's node, following redirections."""
         target: Address | None = None
         asking = False
         hops = 0
@@ -133,7 +133,7 @@ class AsyncCluster:
         return address if self._settings.remap is None else self._settings.remap(address)
 
     async def read_map_if_possible(self, version: int = -1, first: Address | None = None) -> None:
-        """As `read_map`, but raise nothing: the next request gets the error."""
+        """Read the map like `read_map` without raising: the next request gets the error."""
         with suppress(StoreError):
             await self.read_map(version, first)
 
@@ -177,7 +177,7 @@ class AsyncCluster:
             pool.invalidate_connections()
 
     def close_idle(self) -> None:
-        """As `AsyncPool.close_idle`, for all nodes."""
+        """Close idle connections of all nodes."""
         for pool in list(self._pools.values()):
             pool.close_idle()
 
@@ -192,7 +192,7 @@ class AsyncRedisClusterQueue(AsyncRedisQueue):
     """The queue of one process or event loop on a cluster.
 
     Args:
-        settings: how to connect.
+        settings: the settings of its connections.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -233,7 +233,7 @@ class AsyncRedisClusterQueue(AsyncRedisQueue):
         self._waiters.wake_all()
 
     def node_of(self, claim: Claim) -> object:
-        """Return the node of a claim: the claims of one node are renewed together."""
+        """Return the node of a claim: the claims of a node are renewed together."""
         try:
             return self._cluster.node_of(line_of(claim.spec.key))
         except StoreError:  # the request gets the error

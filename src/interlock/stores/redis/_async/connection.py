@@ -21,7 +21,7 @@ _PRIMARY = re.compile(rb"role:master\b.*^master_replid:(\w+)", re.DOTALL | re.MU
 
 
 class AsyncLibraryStream:
-    """As `AsyncStream`, over a connection of the program's own class.
+    """A stream over a connection of the program's own class.
 
     Args:
         connection: a connection of redis-py or valkey-py.
@@ -32,25 +32,25 @@ class AsyncLibraryStream:
         self._at_home = sockets.at_home()
 
     async def send(self, data: bytes, deadline: float) -> None:
-        """As `AsyncStream.send`."""
+        """Send like `AsyncStream.send`."""
         try:
             await self._connection.send_packed_command([data], check_health=False)
         except Exception as error:
             raise as_of_socket(error) from error
 
     async def receive(self, deadline: float) -> bytes:
-        """As `AsyncStream.receive`: the next reply."""
+        """Receive the next reply."""
         try:
             return as_bytes(await sockets.read_reply(self._connection, max(0.0, deadline - clock.now())))
         except Exception as error:
             return answered(error)
 
     def send_and_close(self, data: bytes) -> None:
-        """As `AsyncStream.send_and_close`."""
+        """Send and close like `AsyncStream.send_and_close`."""
         self._at_home(self._end, data)
 
     def close(self) -> None:
-        """As `AsyncStream.close`."""
+        """Close like `AsyncStream.close`."""
         self._at_home(self._end, b"")
 
     async def _end(self, data: bytes) -> None:
@@ -70,18 +70,18 @@ async def answer_to(
     where: str,
     io_timeout: float,
 ) -> Any:
-    """Send a request; with the source of its script, if the server does not have that; wait for replicas if wanted.
+    """Send a request; add its script's source if needed; wait for replicas if wanted.
 
     Args:
         command: the request.
-        raw: sends bytes and returns so many replies, as `AsyncRedisConnection.raw`.
-        deadline: until when to wait, by `clock.now`.
+        raw: sends bytes and returns a number of replies, like `AsyncRedisConnection.raw`.
+        deadline: the end of the wait, by `clock.now`.
         where: the server, for messages.
         io_timeout: seconds to wait for a reply.
 
     Raises:
-        Refused: the server answered so.
-        StoreError: as `raw`; too few replicas have the grant.
+        Refused: the server refused the request.
+        StoreError: like `raw`; too few replicas confirmed the grant.
     """
     reply = await raw(command.data, command.replies, deadline)
     told = reply[0] if command.replies > 1 else reply
@@ -97,12 +97,12 @@ async def answer_to(
 
 
 class AsyncRedisConnection:
-    """A connection; one request at a time, or what is published on a channel.
+    """A connection for one request at a time, or for the messages of a channel.
 
     Attributes:
         trust: a value that the pool stores here.
-        channel: what it is subscribed to.
-        deaf: why the server or a proxy supports no subscription; None if it does.
+        channel: the subscribed channel.
+        deaf: the reason why the server or a proxy supports no subscription; None if it does.
         before_confirm: called before a subscription is confirmed.
     """
 
@@ -117,7 +117,7 @@ class AsyncRedisConnection:
         self.before_confirm: Callable[[], rt.Result[None]] = rt.yield_to_loop
 
     async def ask(self, command: RedisCommand, deadline: float) -> Any:
-        """As `AsyncConnection.ask`."""
+        """Send like `AsyncConnection.ask`."""
         return await answer_to(command, self.raw, deadline, self._where, self._io_timeout)
 
     async def raw(self, data: bytes, replies: int, deadline: float) -> Any:
@@ -158,18 +158,18 @@ class AsyncRedisConnection:
             data = await self.stream.receive(deadline)
 
     def abandon(self, undo: RedisCommand | None) -> None:
-        """As `AsyncConnection.abandon`."""
+        """Close like `AsyncConnection.abandon`."""
         if undo is None:
             self.stream.close()
         else:
             self.stream.send_and_close(with_source(undo.data))  # with the source: nobody could answer NOSCRIPT
 
     def close(self) -> None:
-        """As `AsyncConnection.close`."""
+        """Close like `AsyncConnection.close`."""
         self.stream.close()
 
     async def receive(self, deadline: float) -> list[str]:
-        """As `AsyncSubscription.receive`."""
+        """Receive like `AsyncSubscription.receive`."""
         try:
             message = await self.next(deadline)
         except TimeoutError:
@@ -192,17 +192,17 @@ class AsyncRedisConnection:
 
 
 class AsyncDialer:
-    """Makes connections to one server, and notices when another primary answers at its address.
+    """Makes connections to one server, and notices a new primary at its address.
 
-    Where Sentinels watch it, it asks them for the address.
+    If Sentinels watch the server, they provide the address.
     Source: https://redis.io/docs/latest/develop/reference/sentinel-clients/
 
     Args:
-        settings: how to connect.
-        asks: whether INFO is the last command of a login; not at a Sentinel, whose users need no right to it.
+        settings: the settings of its connections.
+        asks: True if INFO is the last command of a login; not at a Sentinel, where users need no right to it.
 
     Attributes:
-        moved: called when another primary has taken its place.
+        moved: called after another primary has taken over.
     """
 
     def __init__(self, settings: Settings, asks: bool = True) -> None:
@@ -217,11 +217,11 @@ class AsyncDialer:
         """Return a connection after login.
 
         Args:
-            deadline: until when, by `clock.now`.
-            looks: True if replies are expected at once.
+            deadline: the end of the wait, by `clock.now`.
+            looks: True if replies are expected soon.
 
         Raises:
-            StoreError: the server can't be reached, or refuses the log-in.
+            StoreError: the server is unreachable, or refuses the login.
         """
         settings = self.settings
         deadline = min(deadline, clock.now() + settings.connect_timeout)
@@ -261,7 +261,7 @@ class AsyncDialer:
         return AsyncLibraryStream(connection)
 
     async def _log_in(self, connection: AsyncRedisConnection, deadline: float) -> Any:
-        """Log in; return the reply to INFO, if that is asked."""
+        """Log in; return the reply to INFO, if requested."""
         settings = self.settings
         login: tuple[str, ...] = tuple(each for each in (settings.username, settings.password) if each is not None)
         if settings.credentials is not None:
@@ -289,10 +289,10 @@ class AsyncDialer:
         return replies[-1]
 
     async def subscribe(self, channel: str, deadline: float) -> AsyncRedisConnection:
-        """Return a subscription that the server has confirmed, or one that is deaf.
+        """Return a subscription that the server has confirmed, or a deaf one.
 
         Raises:
-            StoreError: the server can't be reached, or refuses.
+            StoreError: the server is unreachable or refuses.
         """
         connection = await self.open(deadline, looks=False)
         connection.channel = channel
@@ -318,10 +318,10 @@ class AsyncDialer:
                 self.moved()
 
     async def _primary_by_sentinels(self, sentinel: Settings, deadline: float) -> Address:
-        """Return the address of the primary, from the Sentinel with the latest fail-over (the highest epoch).
+        """Return the primary's address from the Sentinel with the latest fail-over (highest epoch).
 
         Raises:
-            StoreError: no Sentinel knows it.
+            StoreError: no Sentinel knows the primary.
         """
         answers = []
         failure: StoreError | None = None
@@ -342,7 +342,7 @@ class AsyncDialer:
         raise unreachable(self.settings.where, OSError(f"{text}. Check that its Sentinels run and see a primary"))
 
     async def _ask_sentinel(self, sentinel: Settings, node: Address, deadline: float) -> list[tuple[int, Address]]:
-        """Return the epoch of the last fail-over and the address of the primary, if a Sentinel knows it."""
+        """Return the epoch and address of the primary, if a Sentinel knows it."""
         limit = clock.now() + (SENTINEL_TIMEOUT if len(self.settings.nodes) > 1 else sentinel.io_timeout)
         dialer = AsyncDialer(sentinel.at(node), asks=False)
         connection = await dialer.open(min(deadline, limit))

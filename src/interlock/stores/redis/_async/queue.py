@@ -37,7 +37,7 @@ class AsyncRedisQueue(AsyncServerQueue[RedisCommand, Reply]):
     """The queue of one process or event loop on one server.
 
     Args:
-        settings: how to connect.
+        settings: the settings of its connections.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -49,7 +49,7 @@ class AsyncRedisQueue(AsyncServerQueue[RedisCommand, Reply]):
         self._waiters.trusts = not settings.replicas
 
     async def _subscribe(self, deadline: float) -> AsyncSubscription:
-        """Subscribe; if the server or a proxy does not support SUBSCRIBE, log that, and let waiters poll."""
+        """Subscribe; without SUBSCRIBE on the server or a proxy, let waiters poll."""
         subscription = await self._dialer.subscribe(self.channel, deadline)
         if subscription.deaf is not None and not self._redis.deaf:
             log.warn("Waiters poll every %g s, because they cannot subscribe: %s", DEAF_LOOK, subscription.deaf)
@@ -57,9 +57,9 @@ class AsyncRedisQueue(AsyncServerQueue[RedisCommand, Reply]):
         return subscription
 
     async def renew(self, claims: Sequence[Claim]) -> list[Renewed]:
-        """As `AsyncQueue.renew`; asks the Sentinels first whether the primary has changed.
+        """Renew like `AsyncQueue.renew`; first ask the Sentinels about the primary.
 
-        A claim that is refused in the common request, as when its slot is moved, is renewed by one of its own.
+        A claim that is refused in the common request, such as during a move of its slot, is renewed separately.
         """
         await self._dialer.check()
         answers = await super().renew(claims)
@@ -72,7 +72,7 @@ class AsyncRedisQueue(AsyncServerQueue[RedisCommand, Reply]):
         return answers
 
     async def look(self, key: str) -> list[ClaimView]:
-        """As `AsyncQueue.look`."""
+        """List like `AsyncQueue.look`."""
         known = await self.keys(key) if key.endswith(SEPARATOR) else [key]
         views = []
         for each in keys_of(key, known):
@@ -80,12 +80,12 @@ class AsyncRedisQueue(AsyncServerQueue[RedisCommand, Reply]):
         return views
 
     async def namespaces(self) -> list[str]:
-        """List the namespaces that have a holder or a waiter."""
+        """List the namespaces with a holder or a waiter."""
         found = {namespace_of(each) for each in await self.keys("")}
         return sorted([each for each in found if await self.look(each + SEPARATOR)])
 
     async def keys(self, prefix: str) -> list[str]:
-        """List the keys that begin with `prefix` and may have claims; by SCAN, in small steps."""
+        """List the keys with `prefix` that may have claims; by SCAN, in small steps."""
         found: set[str] = set()
         for node in await self.nodes():
             cursor: Any = b""
@@ -100,9 +100,9 @@ class AsyncRedisQueue(AsyncServerQueue[RedisCommand, Reply]):
         return [""]
 
     async def doctor(self) -> list[Check]:
-        """Check version, role, clock, memory policy and persistence of each server, and the delivery of a message.
+        """Check each server's version, role, clock, memory policy and persistence, and a message.
 
-        Whether this user may run the scripts, the lock shows that `doctor` acquires on every store.
+        The lock that `doctor` acquires on every store shows whether this user may run the scripts.
         """
         checks: list[Check] = []
         for node in await self.nodes():
@@ -121,7 +121,7 @@ class AsyncRedisQueue(AsyncServerQueue[RedisCommand, Reply]):
         return _about({name: value for name, _, value in pairs}, skew)
 
     async def _hear(self) -> Check:
-        """Subscribe, publish and receive, as in the notification of a waiter."""
+        """Subscribe, publish and receive, like the notification of a waiter."""
         await self._listener.start(clock.now() + self._settings.io_timeout)
         id, waiter = rt.fresh_id(), self.subscribe()
         self._waiters.add(id, waiter)
@@ -145,7 +145,7 @@ def fresh_channel() -> str:
 
 
 def _about(about: dict[str, str], skew: float) -> list[Check]:
-    """Return what is known of a server.
+    """Return the facts about a server.
 
     Args:
         about: its reply to INFO.

@@ -1,5 +1,5 @@
 # Generated from _async/cluster.py by tools/unasync.py; change that one.
-"""A Redis cluster: the node of each name, and what to do when a name moves to another node.
+"""A Redis cluster: the node of each name, and redirections to other nodes.
 
 All fields of a line are in one key, so while a slot moves key by key, each line is on one node as a whole.
 Source: https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/
@@ -33,12 +33,12 @@ class Cluster:
     """The connections to the nodes of a cluster; used as a pool.
 
     Args:
-        settings: how to connect.
+        settings: the settings of its connections.
         wire: the commands.
 
     Attributes:
         addresses: the nodes that serve slots.
-        version: how often the slot map was read.
+        version: the number of reads of the slot map.
         on_change: called after the map has changed.
         entering: as for `Pool`.
     """
@@ -84,7 +84,7 @@ class Cluster:
         raise TransientRefusal(f"No node of the cluster serves {line!r}. Check CLUSTER INFO.")
 
     def ask(self, command: RedisCommand, deadline: float, undo: Claim | None = None) -> Reply:
-        """As `Pool.ask`, on the node of the command's line; follows redirections until the deadline."""
+        """Send like `Pool.ask`, on the command's node, following redirections."""
         target: Address | None = None
         asking = False
         hops = 0
@@ -134,7 +134,7 @@ class Cluster:
         return address if self._settings.remap is None else self._settings.remap(address)
 
     def read_map_if_possible(self, version: int = -1, first: Address | None = None) -> None:
-        """As `read_map`, but raise nothing: the next request gets the error."""
+        """Read the map like `read_map` without raising: the next request gets the error."""
         with suppress(StoreError):
             self.read_map(version, first)
 
@@ -178,7 +178,7 @@ class Cluster:
             pool.invalidate_connections()
 
     def close_idle(self) -> None:
-        """As `Pool.close_idle`, for all nodes."""
+        """Close idle connections of all nodes."""
         for pool in list(self._pools.values()):
             pool.close_idle()
 
@@ -193,7 +193,7 @@ class RedisClusterQueue(RedisQueue):
     """The queue of one process on a cluster.
 
     Args:
-        settings: how to connect.
+        settings: the settings of its connections.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -234,7 +234,7 @@ class RedisClusterQueue(RedisQueue):
         self._waiters.wake_all()
 
     def node_of(self, claim: Claim) -> object:
-        """Return the node of a claim: the claims of one node are renewed together."""
+        """Return the node of a claim: the claims of a node are renewed together."""
         try:
             return self._cluster.node_of(line_of(claim.spec.key))
         except StoreError:  # the request gets the error

@@ -22,7 +22,7 @@ _PRIMARY = re.compile(rb"role:master\b.*^master_replid:(\w+)", re.DOTALL | re.MU
 
 
 class LibraryStream:
-    """As `Stream`, over a connection of the program's own class.
+    """A stream over a connection of the program's own class.
 
     Args:
         connection: a connection of redis-py or valkey-py.
@@ -33,25 +33,25 @@ class LibraryStream:
         self._at_home = sockets.at_home()
 
     def send(self, data: bytes, deadline: float) -> None:
-        """As `Stream.send`."""
+        """Send like `Stream.send`."""
         try:
             self._connection.send_packed_command([data], check_health=False)
         except Exception as error:
             raise as_of_socket(error) from error
 
     def receive(self, deadline: float) -> bytes:
-        """As `Stream.receive`: the next reply."""
+        """Receive the next reply."""
         try:
             return as_bytes(sockets.read_reply(self._connection, max(0.0, deadline - clock.now())))
         except Exception as error:
             return answered(error)
 
     def send_and_close(self, data: bytes) -> None:
-        """As `Stream.send_and_close`."""
+        """Send and close like `Stream.send_and_close`."""
         self._at_home(self._end, data)
 
     def close(self) -> None:
-        """As `Stream.close`."""
+        """Close like `Stream.close`."""
         self._at_home(self._end, b"")
 
     def _end(self, data: bytes) -> None:
@@ -71,18 +71,18 @@ def answer_to(
     where: str,
     io_timeout: float,
 ) -> Any:
-    """Send a request; with the source of its script, if the server does not have that; wait for replicas if wanted.
+    """Send a request; add its script's source if needed; wait for replicas if wanted.
 
     Args:
         command: the request.
-        raw: sends bytes and returns so many replies, as `RedisConnection.raw`.
-        deadline: until when to wait, by `clock.now`.
+        raw: sends bytes and returns a number of replies, like `RedisConnection.raw`.
+        deadline: the end of the wait, by `clock.now`.
         where: the server, for messages.
         io_timeout: seconds to wait for a reply.
 
     Raises:
-        Refused: the server answered so.
-        StoreError: as `raw`; too few replicas have the grant.
+        Refused: the server refused the request.
+        StoreError: like `raw`; too few replicas confirmed the grant.
     """
     reply = raw(command.data, command.replies, deadline)
     told = reply[0] if command.replies > 1 else reply
@@ -98,12 +98,12 @@ def answer_to(
 
 
 class RedisConnection:
-    """A connection; one request at a time, or what is published on a channel.
+    """A connection for one request at a time, or for the messages of a channel.
 
     Attributes:
         trust: a value that the pool stores here.
-        channel: what it is subscribed to.
-        deaf: why the server or a proxy supports no subscription; None if it does.
+        channel: the subscribed channel.
+        deaf: the reason why the server or a proxy supports no subscription; None if it does.
         before_confirm: called before a subscription is confirmed.
     """
 
@@ -118,7 +118,7 @@ class RedisConnection:
         self.before_confirm: Callable[[], rt.Result[None]] = rt.yield_to_loop
 
     def ask(self, command: RedisCommand, deadline: float) -> Any:
-        """As `Connection.ask`."""
+        """Send like `Connection.ask`."""
         return answer_to(command, self.raw, deadline, self._where, self._io_timeout)
 
     def raw(self, data: bytes, replies: int, deadline: float) -> Any:
@@ -159,18 +159,18 @@ class RedisConnection:
             data = self.stream.receive(deadline)
 
     def abandon(self, undo: RedisCommand | None) -> None:
-        """As `Connection.abandon`."""
+        """Close like `Connection.abandon`."""
         if undo is None:
             self.stream.close()
         else:
             self.stream.send_and_close(with_source(undo.data))  # with the source: nobody could answer NOSCRIPT
 
     def close(self) -> None:
-        """As `Connection.close`."""
+        """Close like `Connection.close`."""
         self.stream.close()
 
     def receive(self, deadline: float) -> list[str]:
-        """As `Subscription.receive`."""
+        """Receive like `Subscription.receive`."""
         try:
             message = self.next(deadline)
         except TimeoutError:
@@ -193,17 +193,17 @@ class RedisConnection:
 
 
 class Dialer:
-    """Makes connections to one server, and notices when another primary answers at its address.
+    """Makes connections to one server, and notices a new primary at its address.
 
-    Where Sentinels watch it, it asks them for the address.
+    If Sentinels watch the server, they provide the address.
     Source: https://redis.io/docs/latest/develop/reference/sentinel-clients/
 
     Args:
-        settings: how to connect.
-        asks: whether INFO is the last command of a login; not at a Sentinel, whose users need no right to it.
+        settings: the settings of its connections.
+        asks: True if INFO is the last command of a login; not at a Sentinel, where users need no right to it.
 
     Attributes:
-        moved: called when another primary has taken its place.
+        moved: called after another primary has taken over.
     """
 
     def __init__(self, settings: Settings, asks: bool = True) -> None:
@@ -218,11 +218,11 @@ class Dialer:
         """Return a connection after login.
 
         Args:
-            deadline: until when, by `clock.now`.
-            looks: True if replies are expected at once.
+            deadline: the end of the wait, by `clock.now`.
+            looks: True if replies are expected soon.
 
         Raises:
-            StoreError: the server can't be reached, or refuses the log-in.
+            StoreError: the server is unreachable, or refuses the login.
         """
         settings = self.settings
         deadline = min(deadline, clock.now() + settings.connect_timeout)
@@ -262,7 +262,7 @@ class Dialer:
         return LibraryStream(connection)
 
     def _log_in(self, connection: RedisConnection, deadline: float) -> Any:
-        """Log in; return the reply to INFO, if that is asked."""
+        """Log in; return the reply to INFO, if requested."""
         settings = self.settings
         login: tuple[str, ...] = tuple(each for each in (settings.username, settings.password) if each is not None)
         if settings.credentials is not None:
@@ -290,10 +290,10 @@ class Dialer:
         return replies[-1]
 
     def subscribe(self, channel: str, deadline: float) -> RedisConnection:
-        """Return a subscription that the server has confirmed, or one that is deaf.
+        """Return a subscription that the server has confirmed, or a deaf one.
 
         Raises:
-            StoreError: the server can't be reached, or refuses.
+            StoreError: the server is unreachable or refuses.
         """
         connection = self.open(deadline, looks=False)
         connection.channel = channel
@@ -319,10 +319,10 @@ class Dialer:
                 self.moved()
 
     def _primary_by_sentinels(self, sentinel: Settings, deadline: float) -> Address:
-        """Return the address of the primary, from the Sentinel with the latest fail-over (the highest epoch).
+        """Return the primary's address from the Sentinel with the latest fail-over (highest epoch).
 
         Raises:
-            StoreError: no Sentinel knows it.
+            StoreError: no Sentinel knows the primary.
         """
         answers = []
         failure: StoreError | None = None
@@ -343,7 +343,7 @@ class Dialer:
         raise unreachable(self.settings.where, OSError(f"{text}. Check that its Sentinels run and see a primary"))
 
     def _ask_sentinel(self, sentinel: Settings, node: Address, deadline: float) -> list[tuple[int, Address]]:
-        """Return the epoch of the last fail-over and the address of the primary, if a Sentinel knows it."""
+        """Return the epoch and address of the primary, if a Sentinel knows it."""
         limit = clock.now() + (SENTINEL_TIMEOUT if len(self.settings.nodes) > 1 else sentinel.io_timeout)
         dialer = Dialer(sentinel.at(node), asks=False)
         connection = dialer.open(min(deadline, limit))

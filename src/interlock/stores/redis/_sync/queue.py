@@ -33,7 +33,7 @@ class RedisQueue(ServerQueue[RedisCommand, Reply]):
     """The queue of one process on one server.
 
     Args:
-        settings: how to connect.
+        settings: the settings of its connections.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -45,7 +45,7 @@ class RedisQueue(ServerQueue[RedisCommand, Reply]):
         self._waiters.trusts = not settings.replicas
 
     def _subscribe(self, deadline: float) -> Subscription:
-        """Subscribe; if the server or a proxy does not support SUBSCRIBE, log that, and let waiters poll."""
+        """Subscribe; without SUBSCRIBE on the server or a proxy, let waiters poll."""
         subscription = self._dialer.subscribe(self.channel, deadline)
         if subscription.deaf is not None and not self._redis.deaf:
             log.warn("Waiters poll every %g s, because they cannot subscribe: %s", DEAF_LOOK, subscription.deaf)
@@ -53,9 +53,9 @@ class RedisQueue(ServerQueue[RedisCommand, Reply]):
         return subscription
 
     def renew(self, claims: Sequence[Claim]) -> list[Renewed]:
-        """As `Queue.renew`; asks the Sentinels first whether the primary has changed.
+        """Renew like `Queue.renew`; first ask the Sentinels about the primary.
 
-        A claim that is refused in the common request, as when its slot is moved, is renewed by one of its own.
+        A claim that is refused in the common request, such as during a move of its slot, is renewed separately.
         """
         self._dialer.check()
         answers = super().renew(claims)
@@ -68,7 +68,7 @@ class RedisQueue(ServerQueue[RedisCommand, Reply]):
         return answers
 
     def look(self, key: str) -> list[ClaimView]:
-        """As `Queue.look`."""
+        """List like `Queue.look`."""
         known = self.keys(key) if key.endswith(SEPARATOR) else [key]
         views = []
         for each in keys_of(key, known):
@@ -76,12 +76,12 @@ class RedisQueue(ServerQueue[RedisCommand, Reply]):
         return views
 
     def namespaces(self) -> list[str]:
-        """List the namespaces that have a holder or a waiter."""
+        """List the namespaces with a holder or a waiter."""
         found = {namespace_of(each) for each in self.keys("")}
         return sorted([each for each in found if self.look(each + SEPARATOR)])
 
     def keys(self, prefix: str) -> list[str]:
-        """List the keys that begin with `prefix` and may have claims; by SCAN, in small steps."""
+        """List the keys with `prefix` that may have claims; by SCAN, in small steps."""
         found: set[str] = set()
         for node in self.nodes():
             cursor: Any = b""
@@ -96,9 +96,9 @@ class RedisQueue(ServerQueue[RedisCommand, Reply]):
         return [""]
 
     def doctor(self) -> list[Check]:
-        """Check version, role, clock, memory policy and persistence of each server, and the delivery of a message.
+        """Check each server's version, role, clock, memory policy and persistence, and a message.
 
-        Whether this user may run the scripts, the lock shows that `doctor` acquires on every store.
+        The lock that `doctor` acquires on every store shows whether this user may run the scripts.
         """
         checks: list[Check] = []
         for node in self.nodes():
@@ -117,7 +117,7 @@ class RedisQueue(ServerQueue[RedisCommand, Reply]):
         return _about({name: value for name, _, value in pairs}, skew)
 
     def _hear(self) -> Check:
-        """Subscribe, publish and receive, as in the notification of a waiter."""
+        """Subscribe, publish and receive, like the notification of a waiter."""
         self._listener.start(clock.now() + self._settings.io_timeout)
         id, waiter = rt.fresh_id(), self.subscribe()
         self._waiters.add(id, waiter)
@@ -141,7 +141,7 @@ def fresh_channel() -> str:
 
 
 def _about(about: dict[str, str], skew: float) -> list[Check]:
-    """Return what is known of a server.
+    """Return the facts about a server.
 
     Args:
         about: its reply to INFO.
