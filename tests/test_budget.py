@@ -38,8 +38,8 @@ def test_foreign_private_names_are_exactly_those_listed() -> None:
     assert budget.foreign_names() == budget.FOREIGN, "use what is public; take out what is mended"
 
 
-def test_no_more_parameters_may_be_anything() -> None:
-    assert budget.any_percent() <= budget.ANY_LIMIT, HOW
+def test_no_more_annotations_may_be_anything() -> None:
+    assert budget.per_thousand(budget.untyped) <= budget.ANY_LIMIT, "name the type, or a protocol"
 
 
 SOURCE = '''"""A module."""
