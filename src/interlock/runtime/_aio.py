@@ -200,6 +200,7 @@ def is_active(owner: Caller) -> bool:
     return owner is not asyncio.current_task() and not owner.done() and owner.get_loop().is_running()
 
 
+Here: TypeAlias = asyncio.AbstractEventLoop
 here = asyncio.get_running_loop
 """Return the owner of a state: the running event loop."""
 

@@ -190,6 +190,7 @@ def is_active(owner: Caller) -> bool:
     return owner is not caller() and not owner.done()
 
 
+Here: TypeAlias = int | None
 here: None = None
 """The owner of a state: None, because all threads of a process share one, dropped at a fork."""
 

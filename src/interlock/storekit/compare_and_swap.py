@@ -139,7 +139,7 @@ class PendingStep:
         unknown: True if a swap of this step had no reply, so that the step may be in the line already.
     """
 
-    def __init__(self, transition: Transition, args: tuple[Any, ...], caller: object) -> None:
+    def __init__(self, transition: Transition, args: tuple[object, ...], caller: object) -> None:
         self.transition = transition
         self.args = args
         self.caller = caller
@@ -314,7 +314,7 @@ class SwapSteps(StepStore, Generic[V]):
                 continue
             line = self._permitted(line, known.line, batch, now)
             completed = (
-                each.args[-1]
+                str(each.args[-1])
                 for each in batch
                 if each.transition is complete and isinstance(each.step, StepResult) and each.step.answer is True
             )

@@ -3,14 +3,14 @@
 import atexit
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, TypeAlias
+from typing import TypeAlias
 from weakref import ref
 
 from interlock.client._async.grants import AsyncGrant
 from interlock.client._async.watchdog import AsyncWatchdog
 from interlock.client.arguments import TRY_LIMIT, AcquireOptions
 from interlock.client.base_client import BaseClient
-from interlock.client.base_grant import RELEASED, broken_off, refuse_own_wait
+from interlock.client.base_grant import RELEASED, ReentryCount, broken_off, refuse_own_wait
 from interlock.client.cancel import Cancel, SupportsIsSet
 from interlock.client.events import EVERYWHERE
 from interlock.client.messages import GONE_THERE, closed_meanwhile, time_is_over
@@ -48,13 +48,13 @@ class AsyncState:
             its handles lives.
     """
 
-    def __init__(self, client: "AsyncClient", here: Any) -> None:
+    def __init__(self, client: "AsyncClient", here: rt.Here) -> None:
         self.here = here
         self.queue = client.store.aqueue()
         self.watchdog = AsyncWatchdog(client, self.queue)
         self.entering: dict[str, Entering] = {}
         self.leaving: dict[str, tuple[Claim, rt.Caller]] = {}
-        self.holds: dict[tuple[str, Any, object], tuple[ref[AsyncGrant], Any]] = {}
+        self.holds: dict[tuple[str, rt.Caller, object], tuple[ref[AsyncGrant], ReentryCount]] = {}
 
 
 class AsyncClient(BaseClient):
@@ -66,8 +66,8 @@ class AsyncClient(BaseClient):
 
     def __init__(self, store: Store, namespace: str, ttl: float) -> None:
         super().__init__(store, namespace, ttl)
-        self._here: Any = rt.here if store.in_process else rt.checked_here
-        self._states: dict[Any, AsyncState] = {}
+        self._here = rt.here if store.in_process else rt.checked_here
+        self._states: dict[rt.Here, AsyncState] = {}
         self._making = rt.Mutex()
         clients.add(self)
 
@@ -78,7 +78,7 @@ class AsyncClient(BaseClient):
 
     def state(self) -> AsyncState:
         """Return the state of this connection in the calling process or loop."""
-        here: Any = None if self._here is None else self._here()
+        here = None if self._here is None else self._here()
         state = self._states.get(here)
         if state is None:
             with self._making:  # simultaneous threads share one state
@@ -282,7 +282,7 @@ class AsyncClient(BaseClient):
         return (await self._remove(self.state().queue.delete_run_result, lambda view: view.state == DONE, key))[0] > 0
 
     async def _remove(
-        self, step: Callable[..., rt.Result[Any]], concerns: Callable[[ClaimView], bool], key: str, *args: object
+        self, step: Callable[..., rt.Result[int]], concerns: Callable[[ClaimView], bool], key: str, *args: object
     ) -> tuple[int, list[ClaimView]]:
         """Remove claims or a record; return their number and the views before.
 
@@ -295,9 +295,9 @@ class AsyncClient(BaseClient):
         with suppress(LockError):  # if the look fails, the step may still succeed
             seen = [view for view in await self.look(key) if concerns(view)]
         try:
-            removed = int(await step(key, *args))
+            removed = await step(key, *args)
         except UnknownOutcome:  # if the step was performed, the second request does not count its claims
-            removed = int(await step(key, *args))
+            removed = await step(key, *args)
             left = {view.id for view in await self.look(key)}
             removed = max(removed, sum(view.id not in left for view in seen))
         return removed, seen

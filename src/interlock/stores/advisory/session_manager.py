@@ -11,7 +11,7 @@ from hashlib import blake2b
 from typing import Any, Literal
 
 from interlock.core.claims import PENDING, SEPARATOR, USING, WRITER_UNITS, Claim, ClaimView, keys_of
-from interlock.core.queue import Wakeable
+from interlock.core.queue import Granted, Wakeable
 from interlock.runtime import _threads as threads
 from interlock.runtime import clock
 from interlock.runtime.process import HOST, checked_pid, in_forked_child, pid
@@ -44,7 +44,7 @@ class AdvisoryPlace:
 
     def __init__(self, claim: Claim, waiter: Wakeable | None, doubt: Callable[[str], object]) -> None:
         self.claim, self.doubt = claim, doubt
-        self.waiter: Any = waiter
+        self.waiter = waiter
         self.key = number_of(claim.spec.key)
         self.kind = "_shared" if claim.spec.units < claim.spec.capacity else ""
         self.state: Literal["trying", "pending", "using"] = "trying"
@@ -53,6 +53,11 @@ class AdvisoryPlace:
         self.fence, self.until = 0, now() + claim.spec.ttl
         self.since = clock.time_of_day()
         self.held: float | None = None
+
+    def wake(self, message: Granted | None = None) -> None:
+        """Wake the caller, if it waits."""
+        if self.waiter is not None:
+            self.waiter.wake(message)
 
 
 def number_of(key: str) -> int:
@@ -144,7 +149,7 @@ class AdvisoryRoom:
         with self.mutex:
             place = self._head(key)
             if place is not None and not place.stands:
-                place.waiter.wake()
+                place.wake()
 
     def _head(self, key: int) -> AdvisoryPlace | None:
         return next((each for each in self._line(key) if each.state == "pending"), None)
@@ -226,7 +231,7 @@ class AdvisoryRoom:
         if place.state == "using":
             place.doubt(place.claim.id)
         else:
-            place.waiter.wake()
+            place.wake()
         self.nudge(place.key)
 
 

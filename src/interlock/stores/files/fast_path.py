@@ -12,13 +12,13 @@ from importlib import import_module
 from typing import Any
 
 from interlock.core.claims import MICROS, Claim
-from interlock.core.queue import OCCUPIED, REFUSED, EnterResult
+from interlock.core.queue import OCCUPIED, REFUSED, EnterResult, Wakeable
 from interlock.runtime import clock
 from interlock.runtime.process import pid
 from interlock.storekit._sync.step_queue import pause_before_look
 from interlock.stores.files.line_file import give_turn
 from interlock.stores.files.slots import tail
-from interlock.stores.files.steps import FileSteps, WaitsHere
+from interlock.stores.files.steps import FileSteps, PipeWaiter
 
 native: Any = None
 """The compiled module; None if it is not installed, or INTERLOCK_PURE is set in the environment."""
@@ -45,7 +45,7 @@ class Quick:
         has_gil = getattr(sys, "_is_gil_enabled", lambda: True)()
         self._others = steps.liveness.others if has_gil else {}
 
-    def enter(self, claim: Claim, waiter: WaitsHere | None, may_queue: bool) -> EnterResult | None:
+    def enter(self, claim: Claim, waiter: Wakeable | None, may_queue: bool) -> EnterResult | None:
         """Take a free lock, or enter the line of a held one.
 
         Args:
@@ -66,7 +66,7 @@ class Quick:
             except OSError:
                 return None  # the step in Python raises the error
         pipe = 0
-        if waiter is not None:
+        if isinstance(waiter, PipeWaiter):
             steps.waiters.add(id, waiter)  # before the step: another process may promote it right after
             pipe = int(steps.reachable(waiter))
         token = steps.liveness.token

@@ -12,7 +12,7 @@ import threading
 import weakref
 from collections.abc import Callable, Sequence
 from itertools import islice
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from interlock.core.claims import MICROS, SEPARATOR, USING, Check
 from interlock.core.errors import StoreError
@@ -37,6 +37,7 @@ from interlock.core.line import (
     record_in,
     renew,
 )
+from interlock.core.queue import Granted, Wakeable
 from interlock.runtime import clock
 from interlock.runtime.process import HOST, checked_pid, each_in_forked_child, pid
 from interlock.runtime.waiters import Notifier, Waiters
@@ -65,17 +66,32 @@ OLD = 60.0  # seconds without use, after which a process that connects may remov
 Q = TypeVar("Q")
 
 
-class WaitsHere(Protocol):
-    """A waiter of this queue.
+class PipeWaiter:
+    """A waiter that reads a pipe.
+
+    Args:
+        steps: the lines of the folder.
 
     Attributes:
         pipe: the pipe by which other processes notify it.
     """
 
-    pipe: WakeupPipe
+    __slots__ = ("__weakref__", "_message", "_steps", "pipe")
 
-    def wake(self, message: object = None) -> None:
-        """Wake the waiter."""
+    def __init__(self, steps: "FileSteps") -> None:
+        self._steps = steps
+        self._message: Granted | None = None
+        self.pipe: WakeupPipe = steps.liveness.pipe(self)
+
+    def wake(self, message: Granted | None = None) -> None:
+        """Wake the waiter, from any thread; it keeps the last message until the next `wait`."""
+        if message is not None:
+            self._message = message
+        self.pipe.ring()
+
+    def close(self) -> None:
+        """Return the pipe for the next waiter."""
+        self._steps.liveness.put_back(self.pipe)
 
 
 class FileSteps(StepStore, Notifier):
@@ -162,14 +178,14 @@ class FileSteps(StepStore, Notifier):
             line.perform(RecordWrite(0))
             done = 0
         before = line_of(slots, done, lease)
-        waiter: Any = None
+        waiter: Wakeable | None = None
         first = args[0] if args else None
         ids: Sequence[str] = (first,) if isinstance(first, str) else first or ()
         if transition is enter:
             claim, _, *others = args
             waiter = self.waiters.by_id.get(claim.id)
             ids = (claim.id,)
-            channel = "" if waiter is None else self.reachable(waiter)
+            channel = self.reachable(waiter) if isinstance(waiter, PipeWaiter) else ""
             args = (claim, Origin(self.origin.process_name, channel, liveness.token), *others)
         elif transition is adopt and args[-1].liveness_token:
             args = (*args[:-1], Origin(self.origin.process_name, "", liveness.token))
@@ -186,7 +202,7 @@ class FileSteps(StepStore, Notifier):
         mine = self._perform(
             line, len(slots), actions(slots, before, step, ids if transition is enter else ()), after
         )
-        if waiter is not None and isinstance(step.answer, QueuedClaim) and step.answer.state != USING:
+        if isinstance(waiter, PipeWaiter) and isinstance(step.answer, QueuedClaim) and step.answer.state != USING:
             liveness.watch(waiter.pipe, watched_by(after, claim.id))
         return step._replace(promoted=tuple(mine))
 
@@ -213,7 +229,7 @@ class FileSteps(StepStore, Notifier):
             give_turn()  # else the kernel, which expects a pipe's writer to sleep soon, delays the woken process
         return mine
 
-    def reachable(self, waiter: WaitsHere) -> str:
+    def reachable(self, waiter: PipeWaiter) -> str:
         """Return the number of a waiter's pipe; replace the pipe first if other processes can't find it any more."""
         liveness = self.liveness
         while not liveness.is_reachable(waiter.pipe):

@@ -174,7 +174,7 @@ class AsyncAdvisoryQueue(AsyncQueue):
         if left:
             return  # the caller that took the claim out releases its lock
         if granted:
-            place.waiter.wake(Granted(place.claim.id, place.fence))
+            place.wake(Granted(place.claim.id, place.fence))
             room.nudge(place.key)
             return
         place.session = None
@@ -182,7 +182,7 @@ class AsyncAdvisoryQueue(AsyncQueue):
             with suppress(StoreError):  # the session was ended
                 await self._give_back(place, session)
         finally:
-            place.waiter.wake()
+            place.wake()
 
     async def _in_slices(self, place: AdvisoryPlace, session: BaseSession) -> str | None:
         """Wait in the server, in slices; return the fence, or None if the claim was removed."""

@@ -169,7 +169,7 @@ class AdvisoryQueue(Queue):
         if left:
             return  # the caller that took the claim out releases its lock
         if granted:
-            place.waiter.wake(Granted(place.claim.id, place.fence))
+            place.wake(Granted(place.claim.id, place.fence))
             room.nudge(place.key)
             return
         place.session = None
@@ -177,7 +177,7 @@ class AdvisoryQueue(Queue):
             with suppress(StoreError):  # the session was ended
                 self._give_back(place, session)
         finally:
-            place.waiter.wake()
+            place.wake()
 
     def _in_slices(self, place: AdvisoryPlace, session: BaseSession) -> str | None:
         """Wait in the server, in slices; return the fence, or None if the claim was removed."""

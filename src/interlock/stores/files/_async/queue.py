@@ -1,37 +1,21 @@
 """The queue of a folder; compiled code performs the common steps, if it is installed."""
 
 from collections.abc import Callable
-from typing import Any
 from weakref import WeakMethod
 
 from interlock.core._async.protocols import AsyncWaiting
 from interlock.core.claims import Claim
-from interlock.core.queue import EnterResult, Granted
+from interlock.core.queue import EnterResult, Granted, Wakeable
 from interlock.runtime import _aio as rt
 from interlock.storekit._async.step_queue import AsyncStepQueue, AsyncStepStore
 from interlock.stores.files.fast_path import Quick, native
-from interlock.stores.files.steps import FileSteps
+from interlock.stores.files.steps import FileSteps, PipeWaiter
 
 
-class AsyncFileWaiter:
-    """A waiter that reads a pipe; it also wakes when a process before it in the line dies.
+class AsyncFileWaiter(PipeWaiter):
+    """A waiter that also wakes when a process before it in the line dies."""
 
-    Args:
-        steps: the lines of the folder.
-    """
-
-    __slots__ = ("__weakref__", "_message", "_steps", "pipe")
-
-    def __init__(self, steps: FileSteps) -> None:
-        self._steps = steps
-        self._message: Any = None
-        self.pipe = steps.liveness.pipe(self)
-
-    def wake(self, message: object = None) -> None:
-        """Wake the waiter, from any thread; it keeps the last message until the next `wait`."""
-        if message is not None:
-            self._message = message
-        self.pipe.ring()
+    __slots__ = ()
 
     async def wait(self, seconds: float) -> Granted | None:
         """Wait until notified, until a watched process dies, or until `seconds` have passed."""
@@ -47,10 +31,6 @@ class AsyncFileWaiter:
                 pipe.unwatch([token for fd, token in watched.items() if fd in ready])
         message, self._message = self._message, None
         return told if message is None else message
-
-    def close(self) -> None:
-        """Return the pipe for the next waiter."""
-        self._steps.liveness.put_back(self.pipe)
 
 
 class AsyncFileQueue(AsyncStepQueue):
@@ -75,7 +55,9 @@ class AsyncFileQueue(AsyncStepQueue):
     def watch_doubts(self, verify: Callable[[str], bool]) -> None:
         self._lines.verify = WeakMethod(verify)  # the lines outlive a queue that is dropped
 
-    async def enter(self, claim: Claim, waiter: Any, may_queue: bool, already_queued: bool) -> EnterResult:
+    async def enter(
+        self, claim: Claim, waiter: Wakeable | None, may_queue: bool, already_queued: bool
+    ) -> EnterResult:
         if self._quick is not None and not already_queued:
             # async only
             await rt.yield_to_loop()  # a quick step never waits, and would starve other tasks

@@ -2,37 +2,21 @@
 """The queue of a folder; compiled code performs the common steps, if it is installed."""
 
 from collections.abc import Callable
-from typing import Any
 from weakref import WeakMethod
 
 from interlock.core._sync.protocols import Waiting
 from interlock.core.claims import Claim
-from interlock.core.queue import EnterResult, Granted
+from interlock.core.queue import EnterResult, Granted, Wakeable
 from interlock.runtime import _threads as rt
 from interlock.storekit._sync.step_queue import StepQueue, StepStore
 from interlock.stores.files.fast_path import Quick, native
-from interlock.stores.files.steps import FileSteps
+from interlock.stores.files.steps import FileSteps, PipeWaiter
 
 
-class FileWaiter:
-    """A waiter that reads a pipe; it also wakes when a process before it in the line dies.
+class FileWaiter(PipeWaiter):
+    """A waiter that also wakes when a process before it in the line dies."""
 
-    Args:
-        steps: the lines of the folder.
-    """
-
-    __slots__ = ("__weakref__", "_message", "_steps", "pipe")
-
-    def __init__(self, steps: FileSteps) -> None:
-        self._steps = steps
-        self._message: Any = None
-        self.pipe = steps.liveness.pipe(self)
-
-    def wake(self, message: object = None) -> None:
-        """Wake the waiter, from any thread; it keeps the last message until the next `wait`."""
-        if message is not None:
-            self._message = message
-        self.pipe.ring()
+    __slots__ = ()
 
     def wait(self, seconds: float) -> Granted | None:
         """Wait until notified, until a watched process dies, or until `seconds` have passed."""
@@ -48,10 +32,6 @@ class FileWaiter:
                 pipe.unwatch([token for fd, token in watched.items() if fd in ready])
         message, self._message = self._message, None
         return told if message is None else message
-
-    def close(self) -> None:
-        """Return the pipe for the next waiter."""
-        self._steps.liveness.put_back(self.pipe)
 
 
 class FileQueue(StepQueue):
@@ -76,7 +56,9 @@ class FileQueue(StepQueue):
     def watch_doubts(self, verify: Callable[[str], bool]) -> None:
         self._lines.verify = WeakMethod(verify)  # the lines outlive a queue that is dropped
 
-    def enter(self, claim: Claim, waiter: Any, may_queue: bool, already_queued: bool) -> EnterResult:
+    def enter(
+        self, claim: Claim, waiter: Wakeable | None, may_queue: bool, already_queued: bool
+    ) -> EnterResult:
         if self._quick is not None and not already_queued:
             result = self._quick.enter(claim, waiter, may_queue)
             if result is not None:
