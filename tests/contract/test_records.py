@@ -1,55 +1,27 @@
 """The pending protocol on records with each reply lost in turn: no record is left behind, no second holder."""
 
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
 
 from interlock.core.claims import LockSpec
-from interlock.core.errors import StoreError, UnknownOutcome
+from interlock.core.errors import StoreError
 from interlock.testing.store_fixture import Place, World
 from interlock.testing.waiting import eventually
-from tests.support.memory_records import MemoryRecords, RecordsStore
+from tests.support.memory_records import LossyRecords, RecordsStore
 
 SEED = 20261121
 REQUESTS = 12  # an acquire with its release has fewer
-METHODS = ["create", "list", "update", "promote", "delete", "reap", "renew"]
-
-
-class Flaky(MemoryRecords):
-    """Records that perform all requests, and lose the replies to some of them."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.lose: Callable[[int], bool] = lambda number: False
-        self.asked = 0
-        for method in METHODS:
-            setattr(self, method, self._flaky(getattr(self, method)))
-
-    def _flaky(self, request: Callable[..., Any]) -> Callable[..., Any]:
-        def ask(*args: Any) -> Any:
-            answer = request(*args)
-            self.asked += 1
-            if self.lose(self.asked):
-                raise UnknownOutcome("a reply was lost, by order of the test")
-            return answer
-
-        return ask
-
-    def lose_from_now(self, *numbers: int) -> None:
-        """Lose the replies to the requests with these numbers, counted from now, from 1."""
-        self.asked = 0
-        self.lose = lambda number: number in numbers
 
 
 @pytest.fixture
-def records() -> Flaky:
+def records() -> LossyRecords:
     """Records in memory."""
-    return Flaky()
+    return LossyRecords()
 
 
 @pytest.fixture(params=["threads", "tasks"])
-def world(request: pytest.FixtureRequest, records: Flaky) -> Iterator[World]:
+def world(request: pytest.FixtureRequest, records: LossyRecords) -> Iterator[World]:
     """A world on the records."""
     world = World(Place(open=lambda: RecordsStore(records)), request.param)
     yield world
@@ -60,7 +32,7 @@ def world(request: pytest.FixtureRequest, records: Flaky) -> Iterator[World]:
 @pytest.mark.parametrize("number", range(1, REQUESTS))
 @pytest.mark.parametrize("row", [1, 2], ids=["one", "two in a row"])
 def test_any_lost_reply_while_acquiring_strands_no_orphan(
-    world: World, records: Flaky, number: int, row: int
+    world: World, records: LossyRecords, number: int, row: int
 ) -> None:
     lock = world.connect().lock(world.name)
     ann = world.actor()
@@ -74,7 +46,7 @@ def test_any_lost_reply_while_acquiring_strands_no_orphan(
 
 
 @pytest.mark.parametrize("number", range(1, REQUESTS))
-def test_any_lost_reply_while_waiting_strands_no_orphan(world: World, records: Flaky, number: int) -> None:
+def test_any_lost_reply_while_waiting_strands_no_orphan(world: World, records: LossyRecords, number: int) -> None:
     ann, bob = world.actors(2)
     holder = ann.do(world.connect().lock(world.name).acquire)
     records.lose_from_now(number)
@@ -91,7 +63,7 @@ def test_any_lost_reply_while_waiting_strands_no_orphan(world: World, records: F
     assert bob.do(grant.release) is True
 
 
-def test_who_waits_removes_the_records_of_the_dead(world: World, records: Flaky) -> None:
+def test_who_waits_removes_the_records_of_the_dead(world: World, records: LossyRecords) -> None:
     ann, bob = world.actors(2)
     lock = world.connect().lock(world.name)
     held = ann.do(lock.acquire)

@@ -1,17 +1,15 @@
 """Steps by compare and swap: the cached line alone is never the answer."""
 
-import threading
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import pytest
 
 from interlock.core.claims import SEPARATOR, Claim, LockSpec
 from interlock.core.errors import UnknownOutcome
-from interlock.core.failures import NoAnswer, NoRoom, Refused, Unreachable
+from interlock.core.failures import NoRoom, Refused, Unreachable
 from interlock.core.line import RENEWAL_GONE, RENEWAL_OK
 from interlock.testing.waiting import throughout
-from tests.support.text_store import Texts, TextStore
+from tests.support.text_store import LossyTexts, SlowTexts, Texts, TextStore
 
 
 def claim(id: str) -> Claim:
@@ -32,33 +30,9 @@ def test_who_was_evicted_by_others_hears_it_at_the_next_renewal() -> None:
     others.close()
 
 
-class LosesReplies(Texts):
-    """Texts whose next swap is performed without a reply; after that, a load fails."""
-
-    def __init__(self, error: Exception | None = None, lost: type[UnknownOutcome] = UnknownOutcome) -> None:
-        super().__init__()
-        self.armed = False
-        self._lost = lost
-        self._error = error
-        self._fails: Exception | None = None
-
-    def swap(self, *args: Any) -> int | None:
-        version = super().swap(*args)
-        if self.armed:
-            self.armed, self._fails = False, self._error
-            raise self._lost("by order of the test")
-        return version
-
-    def load(self, key: str) -> tuple[int | None, str, int]:
-        fails, self._fails = self._fails, None
-        if fails is not None:
-            raise fails
-        return super().load(key)
-
-
 @pytest.mark.parametrize("error", [Refused("no"), NoRoom("full"), Unreachable("away")])
 def test_a_refused_load_after_a_lost_swap_is_an_unknown_outcome(error: Exception) -> None:
-    texts = LosesReplies(error)
+    texts = LossyTexts(error)
     queue = TextStore(texts).queue()
     texts.armed = True
     with pytest.raises(UnknownOutcome, match=str(error)):
@@ -68,7 +42,7 @@ def test_a_refused_load_after_a_lost_swap_is_an_unknown_outcome(error: Exception
 
 
 def test_a_step_whose_swap_had_no_reply_is_done_once_and_says_so() -> None:
-    texts = LosesReplies()
+    texts = LossyTexts()
     queue = TextStore(texts).queue()
     texts.armed = True
     assert queue.enter(claim("first"), None, True, False).state == "using"
@@ -86,25 +60,8 @@ def test_a_step_whose_swap_had_no_reply_is_done_once_and_says_so() -> None:
     queue.close()
 
 
-class Slow(LosesReplies):
-    """Texts whose replies to a swap wait for `go`; the next reply after that is lost."""
-
-    def __init__(self) -> None:
-        super().__init__(lost=NoAnswer)
-        self.go, self.waits = threading.Event(), threading.Event()
-        self.go.set()
-
-    def swap(self, *args: Any) -> int | None:
-        version = super().swap(*args)
-        if not self.go.is_set():
-            self.waits.set()
-            assert self.go.wait(10)
-            self.armed = True
-        return version
-
-
 def test_a_step_beside_an_acquire_is_repeated_after_a_lost_reply() -> None:
-    texts = Slow()
+    texts = SlowTexts()
     queue = TextStore(texts).queue()
     holder, new = claim("holder"), claim("new")
     assert queue.enter(holder, None, True, False).state == "using"

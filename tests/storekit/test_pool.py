@@ -2,7 +2,6 @@
 
 import asyncio
 import sys
-import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -16,6 +15,7 @@ from interlock.runtime import clock
 from interlock.storekit._async.pool import AsyncPool
 from interlock.storekit._sync.pool import Pool
 from interlock.testing.waiting import WAIT_LIMIT, eventually
+from tests.support.fake_connections import AsyncEcho, FakeConnection, FakeServer
 
 SOON = 0.1  # seconds
 CLAIM = Claim("some", LockSpec("ns\x1fname"))
@@ -26,67 +26,17 @@ def leave(claim: Claim) -> str:
     return f"leave {claim.id}"
 
 
-class Played:
-    """A connection that answers with the request, or raises it; after `hold` it waits for `go`."""
-
-    def __init__(self, server: "Server") -> None:
-        self.server = server
-        self.trust: object = None
-        self.closed = False
-        self.inside = 0
-
-    def ask(self, request: Any, deadline: float) -> Any:
-        self.inside += 1
-        assert self.inside == 1, "two use one connection"
-        assert not self.closed
-        try:
-            if request == "hold":
-                assert self.server.go.wait(WAIT_LIMIT)
-            if isinstance(request, Exception):
-                raise request
-            return request
-        finally:
-            self.inside -= 1
-
-    def abandon(self, undo: Any) -> None:
-        self.server.undone.append(undo)
-        self.close()
-
-    def close(self) -> None:
-        if not self.closed:
-            self.closed = True
-            self.server.open.remove(self)
-
-
-class Server:
-    """The fake server that connections connect to."""
-
-    def __init__(self) -> None:
-        self.open: list[Played] = []
-        self.made = 0
-        self.most = 1000
-        self.undone: list[Any] = []
-        self.go = threading.Event()
-
-    def connect(self, deadline: float) -> Played:
-        if len(self.open) >= self.most:
-            raise NoRoom("as many as there may be")
-        self.made += 1
-        self.open.append(Played(self))
-        return self.open[-1]
-
-
 def later(seconds: float = WAIT_LIMIT) -> float:
     return clock.now() + seconds
 
 
 @pytest.fixture
-def server() -> Server:
-    return Server()
+def server() -> FakeServer:
+    return FakeServer()
 
 
 @pytest.fixture
-def pool(server: Server) -> Iterator[Pool]:
+def pool(server: FakeServer) -> Iterator[Pool]:
     pool = Pool(server.connect, "the server", 3)
     yield pool
     server.go.set()
@@ -100,12 +50,12 @@ def threads() -> Iterator[ThreadPoolExecutor]:
         yield found
 
 
-def test_a_connection_is_used_again(pool: Pool, server: Server) -> None:
+def test_a_connection_is_used_again(pool: Pool, server: FakeServer) -> None:
     assert [pool.ask(number, later()) for number in range(5)] == list(range(5))
     assert server.made == 1
 
 
-def test_a_refusal_costs_no_connection(pool: Pool, server: Server) -> None:
+def test_a_refusal_costs_no_connection(pool: Pool, server: FakeServer) -> None:
     for _ in range(2):
         with pytest.raises(Refused):
             pool.ask(Refused("no"), later())
@@ -113,7 +63,7 @@ def test_a_refusal_costs_no_connection(pool: Pool, server: Server) -> None:
 
 
 def test_there_are_never_more_than_may_be_and_all_get_through(
-    pool: Pool, server: Server, threads: ThreadPoolExecutor
+    pool: Pool, server: FakeServer, threads: ThreadPoolExecutor
 ) -> None:
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
@@ -126,18 +76,18 @@ def test_there_are_never_more_than_may_be_and_all_get_through(
 
 
 def test_whoever_waits_too_long_is_told_that_all_are_in_use(
-    pool: Pool, server: Server, threads: ThreadPoolExecutor
+    pool: Pool, server: FakeServer, threads: ThreadPoolExecutor
 ) -> None:
     held = [threads.submit(pool.ask, "hold", later()) for _ in range(3)]
     eventually(lambda: len(server.open) == 3)
-    with pytest.raises(NoRoom, match="all 3 connections"):
+    with pytest.raises(NoRoom, match="All 3 connections"):
         pool.ask(1, later(SOON))
     server.go.set()
     assert [each.result(WAIT_LIMIT) for each in held] == ["hold"] * 3
     assert pool.ask(2, later()) == 2
 
 
-def test_what_renews_or_frees_goes_before_what_enters(server: Server, threads: ThreadPoolExecutor) -> None:
+def test_what_renews_or_frees_goes_before_what_enters(server: FakeServer, threads: ThreadPoolExecutor) -> None:
     pool = Pool(server.connect, "the server", 1, leave)
     pool.entering.add(CLAIM.id)
     held = threads.submit(pool.ask, "hold", later())
@@ -159,7 +109,7 @@ def test_what_renews_or_frees_goes_before_what_enters(server: Server, threads: T
     pool.close()
 
 
-def test_a_claim_withdrawn_before_its_connection_is_not_sent(server: Server, threads: ThreadPoolExecutor) -> None:
+def test_a_claim_withdrawn_before_its_connection_is_not_sent(server: FakeServer, threads: ThreadPoolExecutor) -> None:
     pool = Pool(server.connect, "the server", 1, leave)
     pool.entering.add(CLAIM.id)
     held = threads.submit(pool.ask, "hold", later())
@@ -183,8 +133,8 @@ def test_a_withdrawn_claim_is_not_sent_on_an_idle_connection(pool: Pool) -> None
 
 
 @pytest.mark.parametrize("error", [NoAnswer("late"), KeyboardInterrupt()])
-def test_the_undo_follows_a_request_without_an_answer(pool: Pool, server: Server, error: BaseException) -> None:
-    class Broken(Played):
+def test_the_undo_follows_a_request_without_an_answer(pool: Pool, server: FakeServer, error: BaseException) -> None:
+    class Broken(FakeConnection):
         def ask(self, request: Any, deadline: float) -> Any:
             raise error
 
@@ -198,7 +148,7 @@ def test_the_undo_follows_a_request_without_an_answer(pool: Pool, server: Server
 
 
 def test_after_a_connection_that_ended_none_of_before_is_used(
-    pool: Pool, server: Server, threads: ThreadPoolExecutor
+    pool: Pool, server: FakeServer, threads: ThreadPoolExecutor
 ) -> None:
     held = [threads.submit(pool.ask, "hold", later()) for _ in range(2)]
     eventually(lambda: len(server.open) == 2)
@@ -211,7 +161,7 @@ def test_after_a_connection_that_ended_none_of_before_is_used(
     assert pool.ask(1, later()) == 1
 
 
-def test_where_the_server_lets_in_no_more_they_share(server: Server, threads: ThreadPoolExecutor) -> None:
+def test_where_the_server_lets_in_no_more_they_share(server: FakeServer, threads: ThreadPoolExecutor) -> None:
     server.most = 2
     pool = Pool(server.connect, "the server", 10)
     done = [threads.submit(pool.ask, number, later()) for number in range(500)]
@@ -223,7 +173,7 @@ def test_where_the_server_lets_in_no_more_they_share(server: Server, threads: Th
     pool.close()
 
 
-def test_one_that_can_not_be_made_gives_its_place_back(server: Server) -> None:
+def test_one_that_can_not_be_made_gives_its_place_back(server: FakeServer) -> None:
     def refuse(deadline: float) -> Any:
         raise Unreachable("nobody there")
 
@@ -233,7 +183,7 @@ def test_one_that_can_not_be_made_gives_its_place_back(server: Server) -> None:
             pool.ask(1, later())
 
 
-def test_rest_leaves_one_and_close_none(pool: Pool, server: Server, threads: ThreadPoolExecutor) -> None:
+def test_rest_leaves_one_and_close_none(pool: Pool, server: FakeServer, threads: ThreadPoolExecutor) -> None:
     held = [threads.submit(pool.ask, "hold", later()) for _ in range(3)]
     eventually(lambda: len(server.open) == 3)
     server.go.set()
@@ -256,7 +206,7 @@ def test_a_connection_of_a_cancelled_task_goes_to_the_next() -> None:
 
     async def cancelled_as_it_is_told() -> str:
         async def connect(deadline: float) -> Any:
-            return Connected()
+            return AsyncEcho()
 
         pool = AsyncPool[str, str](connect, "the server", 1)
         connection = await pool._take(later(), False)
@@ -269,12 +219,3 @@ def test_a_connection_of_a_cancelled_task_goes_to_the_next() -> None:
         return await pool.ask("next", later(SOON))
 
     assert asyncio.run(cancelled_as_it_is_told()) == "next"
-
-
-class Connected:
-    """A connection for tasks that answers with the request."""
-
-    trust: object = None
-
-    async def ask(self, request: str, deadline: float) -> str:
-        return request

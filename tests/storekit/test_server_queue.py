@@ -20,6 +20,7 @@ from interlock.storekit._sync.listener import Listener
 from interlock.storekit._sync.server_queue import ServerQueue
 from interlock.storekit.wire import WAITS
 from interlock.testing.waiting import WAIT_LIMIT, eventually
+from tests.support.fake_connections import FailingPool, SilentSubscription
 
 CLAIM = Claim("some", LockSpec("\0name"))
 
@@ -32,16 +33,8 @@ def queue_that_meets(*errors: StoreError) -> tuple[Any, list[str]]:
         enter=lambda claim, *_: f"enter {claim.id}",
         entered=lambda reply: EnterResult("using", 1),
     )
-    asked: list[str] = []
-    left = list(errors)
-
-    def ask(request: str, *_: object) -> None:
-        asked.append(request)
-        if left:
-            raise left.pop(0)
-
-    pool: Any = SimpleNamespace(entering=set(), rest=bool, ask=ask)
-    return ServerQueue[str, None](wire, pool, Mock(), "channel"), asked
+    pool = FailingPool(*errors)
+    return ServerQueue[str, None](wire, pool, Mock(), "channel"), pool.asked
 
 
 @pytest.mark.parametrize("error", [Refused("no"), NoRoom("full"), Unreachable("away"), Denied("wrong password")])
@@ -78,8 +71,7 @@ def test_a_holder_that_waits_on_the_server_is_gone() -> None:
         renew=lambda claims, before: "",
         renewed=lambda claims, reply: [WAITS for _ in claims],
     )
-    pool: Any = SimpleNamespace(entering=set(), rest=bool, ask=Mock())
-    queue = ServerQueue[str, None](wire, pool, Mock(), "channel")
+    queue = ServerQueue[str, None](wire, FailingPool(), Mock(), "channel")
     queue.enter(CLAIM, None, False, False)
     assert queue.renew([CLAIM, CLAIM._replace(id="another")]) == [RENEWAL_GONE, RENEWAL_WANTED]
 
@@ -105,7 +97,7 @@ def test_a_listener_cancelled_in_its_pause_can_start_again() -> None:
     async def subscribe(deadline: float) -> Any:
         if failures:
             raise failures.pop()
-        return SimpleNamespace(receive=lambda deadline: asyncio.Event().wait(), close=bool)
+        return SilentSubscription()
 
     async def cancelled() -> None:
         listener = AsyncListener(subscribe, Waiters(), "the server", WAIT_LIMIT)

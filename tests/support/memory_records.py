@@ -7,9 +7,10 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from interlock.core.claims import PENDING, USING, Check, Claim, ClaimView, State, keys_of, name_of, namespace_of
+from interlock.core.errors import UnknownOutcome
 from interlock.core.queue import Feature, PendingRecord, Renewed
 from interlock.runtime import clock
 from interlock.runtime.process import HOST, pid
@@ -20,6 +21,9 @@ from interlock.storekit.store import Store
 if TYPE_CHECKING:
     from interlock.storekit._async.record_queue import AsyncRecordQueue
     from interlock.storekit._sync.record_queue import RecordQueue
+
+
+Answer = TypeVar("Answer")
 
 
 @dataclass(slots=True)
@@ -125,6 +129,54 @@ class MemoryRecords(RecordTable):
 
     def _in_line(self, key: str) -> Sequence[_Row]:
         return sorted(self._rows.get(key, {}).values(), key=lambda row: (row.state != USING, row.order))
+
+
+class LossyRecords(MemoryRecords):
+    """Records that perform all requests, and lose the replies to some of them.
+
+    Attributes:
+        lose: tells whether the reply to the request with this number is lost.
+        asked: the number of requests.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lose: Callable[[int], bool] = lambda number: False
+        self.asked = 0
+
+    def lose_from_now(self, *numbers: int) -> None:
+        """Lose the replies to the requests with these numbers, counted from now, from 1."""
+        self.asked = 0
+        self.lose = lambda number: number in numbers
+
+    def _reply(self, answer: Answer) -> Answer:
+        self.asked += 1
+        if self.lose(self.asked):
+            raise UnknownOutcome("a reply was lost, by order of the test")
+        return answer
+
+    def create(self, claim: Claim) -> None:
+        super().create(claim)
+        self._reply(None)
+
+    def list(self, key: str) -> Sequence[PendingRecord]:
+        return self._reply(super().list(key))
+
+    def update(self, claim: Claim, state: State) -> bool:
+        return self._reply(super().update(claim, state))
+
+    def promote(self, claim: Claim) -> int | None:
+        return self._reply(super().promote(claim))
+
+    def delete(self, claim: Claim) -> bool:
+        return self._reply(super().delete(claim))
+
+    def reap(self, key: str, id: str) -> None:
+        super().reap(key, id)
+        self._reply(None)
+
+    def renew(self, claims: Sequence[Claim]) -> Sequence[int]:
+        return self._reply(super().renew(claims))
 
 
 class RecordsOfTasks(AsyncRecordTable):

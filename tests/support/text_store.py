@@ -5,6 +5,8 @@ import time
 from collections.abc import Callable, Sequence
 
 from interlock.core.claims import Check
+from interlock.core.errors import UnknownOutcome
+from interlock.core.failures import NoAnswer
 from interlock.core.queue import ALL
 from interlock.storekit.blocking import BlockingStore
 from interlock.storekit.compare_and_swap import SLACK, SwapSteps, SwapStore
@@ -65,6 +67,47 @@ class Texts(SwapStore[int]):
 
     def close(self) -> None:
         pass
+
+
+class LossyTexts(Texts):
+    """Texts whose next swap is performed without a reply; after that, a load fails."""
+
+    def __init__(self, error: Exception | None = None, lost: type[UnknownOutcome] = UnknownOutcome) -> None:
+        super().__init__()
+        self.armed = False
+        self._lost = lost
+        self._error = error
+        self._fails: Exception | None = None
+
+    def swap(self, key: str, version: int | None, text: str, now: int, value: str | None = None) -> int | None:
+        new = super().swap(key, version, text, now, value)
+        if self.armed:
+            self.armed, self._fails = False, self._error
+            raise self._lost("by order of the test")
+        return new
+
+    def load(self, key: str) -> tuple[int | None, str, int]:
+        fails, self._fails = self._fails, None
+        if fails is not None:
+            raise fails
+        return super().load(key)
+
+
+class SlowTexts(LossyTexts):
+    """Texts whose replies to a swap wait for `go`; the next reply after that is lost."""
+
+    def __init__(self) -> None:
+        super().__init__(lost=NoAnswer)
+        self.go, self.waits = threading.Event(), threading.Event()
+        self.go.set()
+
+    def swap(self, key: str, version: int | None, text: str, now: int, value: str | None = None) -> int | None:
+        new = super().swap(key, version, text, now, value)
+        if not self.go.is_set():
+            self.waits.set()
+            assert self.go.wait(10)
+            self.armed = True
+        return new
 
 
 class TextStore(BlockingStore):
