@@ -113,4 +113,4 @@ def _is_postgresql(operations: Operations, schema: str) -> bool:
 
 def _execute(operations: Operations, text: str) -> None:
     for statement in ddl.statements(text):  # one by one: asyncpg takes no more
-        operations.execute(statement.replace(":", "\\:"))  # else SQLAlchemy takes :name for a parameter
+        operations.execute(statement.replace(":", "\\:"))  # otherwise SQLAlchemy takes :name for a parameter

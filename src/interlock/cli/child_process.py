@@ -195,7 +195,7 @@ else:
 
 
 def in_foreground() -> bool:
-    """Tell whether this process is in the foreground group of its terminal.
+    """Return True if this process is in the foreground group of its terminal.
 
     Where the system does not name the sender of a signal, a keyboard's signal counts as the terminal's if so.
     """

@@ -132,7 +132,7 @@ class AcquireCall(Generic[W_co]):
     What it knows of its claim from one request to the next: `moment` is before the next request, `sent` before the
     last one in which the store took part, from which the lease counts; `in_line` is True if the claim is known to be
     in the line, `uncertain` if it may have entered, since a request of it had no answer; `granted` is its hand-over,
-    if that came; `unanswered` counts the requests in a row that had no answer; the store is away since
+    if that came; `unanswered` counts the requests in a row that had no answer; the store is unavailable since
     `unavailable_since`, None while it is there; `left_behind` is why a claim that was granted too late could not be
     taken out.
     """

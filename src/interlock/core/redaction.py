@@ -20,7 +20,7 @@ def masked(url: str) -> str:
     """Return a URL, valid or not, with *** for its passwords: redis://user:***@host.
 
     Args:
-        url: the URL; the text before its last @ counts as user and password, since both may be unquoted.
+        url: the URL; the text before its last @ counts as user and password, because both may be unquoted.
     """
     url = _SECRET.sub(r"\1***", url)
     found = _BEGIN.match(url)

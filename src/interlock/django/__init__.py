@@ -1,7 +1,7 @@
 """interlock for Django: locks in the database or elsewhere, guarded models, fenced writes; forms, admin, REST.
 
 `locks` and `alocks` are the locks that INTERLOCK in the settings describes, `occupy` locks rows, `occupies`
-decorates. They are loaded when they are first used, since this package is imported before Django's apps are.
+decorates. They are loaded when they are first used, because this package is imported before Django's apps are.
 """
 
 from importlib import import_module

@@ -179,7 +179,7 @@ class DatabaseStore(Store):
 
     Args:
         alias: the alias in DATABASES; None for the database to which the routers write claims.
-        max_connections: the most connections of a process to it, besides those of the site.
+        max_connections: the maximum number of connections of a process to it, besides those of the site.
 
     Attributes:
         place: what identified the database when the last queue was made; see `place_of`.
@@ -215,11 +215,11 @@ class DatabaseStore(Store):
         return self.place != place_of(self.alias)
 
     def queue(self) -> "Queue":
-        """As `Store.queue`."""
+        """See `Store.queue`."""
         return self._opened().queue()
 
     def aqueue(self) -> "AsyncQueue":
-        """As `Store.aqueue`."""
+        """See `Store.aqueue`."""
         return self._opened().aqueue()
 
 

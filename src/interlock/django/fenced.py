@@ -116,7 +116,7 @@ class FencedRows:
         return count
 
     async def aupdate(self, **values: object) -> int:
-        """As `update`, for asyncio."""
+        """Do the same as `update`, for asyncio."""
         return await sync_to_async(self.update)(**values)
 
     def save(self, **options: Any) -> None:
@@ -138,7 +138,7 @@ class FencedRows:
         instance.save(**options)
 
     async def asave(self, **options: Any) -> None:
-        """As `save`, for asyncio."""
+        """Do the same as `save`, for asyncio."""
         await sync_to_async(self.save)(**options)
 
     def _check_values(self, values: Mapping[str, object]) -> None:

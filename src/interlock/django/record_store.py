@@ -14,7 +14,7 @@ class RecordStore(Store):
 
     Args:
         alias: the alias of the database.
-        most: the most connections of a process to it.
+        most: the maximum number of connections of a process to it.
     """
 
     features: frozenset[Feature] = frozenset({"readers", "semaphores", "order"})
@@ -23,14 +23,14 @@ class RecordStore(Store):
         self._made = partial(OrmRecords, alias, most)
 
     def queue(self) -> Queue:
-        """As `Store.queue`."""
+        """See `Store.queue`."""
         from interlock.django._sync.record_table import OrmTable
         from interlock.storekit._sync.record_queue import RecordQueue
 
         return RecordQueue(OrmTable(self._made()))
 
     def aqueue(self) -> AsyncQueue:
-        """As `Store.aqueue`."""
+        """See `Store.aqueue`."""
         from interlock.django._async.record_table import AsyncOrmTable  # only with an event loop: loads asyncio
         from interlock.storekit._async.record_queue import AsyncRecordQueue
 

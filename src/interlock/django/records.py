@@ -156,7 +156,7 @@ class Workers:
 
 
 def _work(requests: "SimpleQueue[Callable[[], object] | None]", idle: list[None]) -> None:
-    """Perform requests until None comes; not a method, since a thread would keep the object of a dropped client."""
+    """Perform requests until None comes; not a method, because a thread would keep the object of a dropped client."""
     while True:
         request = requests.get()
         if request is None:
@@ -181,7 +181,7 @@ class OrmRecords:
 
     Args:
         alias: the alias of the database.
-        most: the most connections of this process to it.
+        most: the maximum number of connections of this process to it.
     """
 
     def __init__(self, alias: str, most: int) -> None:

@@ -3,7 +3,7 @@
 Locks are checked before a commit, and released after a commit or rollback; a saved instance must know which of its
 values were rolled back. Django reports only commits (`on_commit`), and no rollbacks; `execute_wrappers` see neither,
 because the drivers commit and roll back without a statement. So this module, and no other, replaces seven methods of
-a connection; they add no `on_commit` functions by themselves, which tests of a site could count.
+a connection; they add no `on_commit` functions themselves, which tests of a site could count.
 """
 
 from collections.abc import Callable, Sequence

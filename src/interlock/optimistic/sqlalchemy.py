@@ -38,7 +38,7 @@ def begin_writing(connection: Connection) -> None:
         connection: of the transaction that will write.
 
     Raises:
-        InvalidArgument: it commits each statement by itself.
+        InvalidArgument: it commits each statement automatically.
     """
     if connection.get_transaction() is None:
         connection.begin()
@@ -48,7 +48,7 @@ def begin_writing(connection: Connection) -> None:
 
 
 def refuse_autocommit(connection: Connection) -> None:
-    """Raise if a connection that has begun commits each statement by itself.
+    """Raise if a connection that has begun commits each statement automatically.
 
     Args:
         connection: in a transaction, as far as SQLAlchemy knows.
@@ -86,7 +86,7 @@ PASSING_SQLITE = "database is locked"
 
 
 def passing(error: DBAPIError) -> bool:
-    """Tell whether the database undid the transaction for the sake of others, so that a new try may do."""
+    """Return True if the database undid the transaction for the sake of others, so that a new try may do."""
     plain = error.orig
     state = getattr(plain, "sqlstate", None) or getattr(plain, "pgcode", None)
     args = getattr(plain, "args", ())
@@ -201,7 +201,7 @@ def unchanged(connection: Connection, key: tuple[type, tuple[object, ...], objec
 
 
 def same(column: Column[object], now: object, then: object) -> bool:
-    """Tell whether two values of a column are the same; NaN is the same as NaN here."""
+    """Return True if two values of a column are the same; NaN is the same as NaN here."""
     return bool(column.type.compare_values(_without_nan(now), _without_nan(then)))
 
 
@@ -231,7 +231,7 @@ class LockedRow(NamedTuple):
 class Reads:
     """What one session has loaded; it is told by the session's events.
 
-    All that was read is locked and compared before this session writes anything, since afterwards its own changes
+    All that was read is locked and compared before this session writes anything, because afterwards its own changes
     (cascades, triggers, statements on many rows) could not be told from those of others. What is read after that is
     compared too, before the next write or at the end.
 
@@ -335,7 +335,7 @@ class Reads:
 
     def _before_savepoint(self) -> None:
         for connection in self._connections:
-            begin_writing(connection)  # else a savepoint of SQLite is a transaction of its own
+            begin_writing(connection)  # otherwise a savepoint of SQLite is a transaction of its own
 
     def _committed(self, session: Session) -> None:
         over = _innermost(session)

@@ -64,7 +64,7 @@ class MemoryNamespace(StepStore, Notifier):
             StoreError: the caller is a signal handler that interrupted a step of its own thread.
         """
         with self._mutex:
-            if self._inside:  # as `Section`, which takes a microsecond
+            if self._inside:  # like `Section`, which takes a microsecond
                 raise StoreError(WITHIN_A_STEP)
             self._inside = True
             try:

@@ -85,7 +85,7 @@ class FakeLocks:
         self._lose(what, of_tasks=False)
 
     async def alose(self, what: Grant | AsyncGrant | str) -> None:
-        """As `lose`, in the thread of an event loop: the body of an `async with` is cancelled."""
+        """See `lose`, in the thread of an event loop: the body of an `async with` is cancelled."""
         await asyncio.to_thread(self._lose, what, of_tasks=True)
 
     def drop_reply(self, step: Step = "enter", times: int = 1) -> None:

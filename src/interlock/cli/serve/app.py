@@ -54,7 +54,7 @@ class Guard:
     """Answers only requests for this page by a name that is its own, and adds the headers that browsers obey.
 
     Any other name is a foreign one that leads here for a moment (DNS rebinding): its page could read
-    this one. A plain address can't be had that way.
+    this one. A plain address is not available that way.
     """
 
     def __init__(self, app: ASGIApp, names: Collection[str]) -> None:

@@ -41,7 +41,7 @@ _TEXTS: dict[str, Comparison] = {
 }
 _JSONS: dict[str, Comparison] = {
     "sqlite": ("JSON({})", "JSON({})"),
-    # As text, since 1 and 1.0 are equal as jsonb.
+    # As text, because 1 and 1.0 are equal as jsonb.
     "postgresql": ('({})::jsonb::text COLLATE "C"', "({})::jsonb::text"),
     "mariadb": ("CAST(JSON_COMPACT({}) AS BINARY)", "CAST(JSON_COMPACT({}) AS BINARY)"),
 }

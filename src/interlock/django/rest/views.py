@@ -254,7 +254,7 @@ class OccupiedViewSetMixin(OccupiesObject, ProblemMixin):
 
 @contextmanager
 def _as_get(view: Any) -> Iterator[None]:
-    """Let a view serialize as for a GET, since the client's ETag is of a GET's representation."""
+    """Let a view serialize as for a GET, because the client's ETag is of a GET's representation."""
     action = getattr(view, "action", None)
     with override_method(view, view.request, "GET"):
         view.action = "retrieve" if action is not None else None

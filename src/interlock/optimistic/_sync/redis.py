@@ -288,7 +288,7 @@ class RedisAttempt:
 
         Raises:
             InvalidArgument: it is a cluster, and there is no key.
-            StoreError: the server can't be reached.
+            StoreError: the server is unreachable.
         """
         if self._cluster and self._slot is None:
             raise InvalidArgument(NO_KEY)
@@ -307,7 +307,7 @@ class RedisAttempt:
                 self._client.nodes_manager.initialize()
 
     def _may_repeat(self, packet: Sequence[LibraryCommand], error: ConnectionFailed) -> bool:
-        """Tell whether a packet may be sent on another connection: once, if the first that was lent was dead.
+        """Return True if a packet may be sent on another connection: once, if the first that was lent was dead.
 
         That one was closed by the server while it was unused; nothing was watched on it, and nothing is done twice.
         """

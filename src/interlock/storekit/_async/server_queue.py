@@ -318,7 +318,7 @@ class AsyncServerQueue(AsyncQueue, Generic[Q, A]):
         return count
 
     def watch_doubts(self, verify: Callable[[str], bool]) -> None:
-        """As `AsyncQueue.watch_doubts`."""
+        """See `AsyncQueue.watch_doubts`."""
         self._doubt = verify
 
     def let_go(self, id: str) -> None:

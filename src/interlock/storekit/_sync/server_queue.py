@@ -319,7 +319,7 @@ class ServerQueue(Queue, Generic[Q, A]):
         return count
 
     def watch_doubts(self, verify: Callable[[str], bool]) -> None:
-        """As `Queue.watch_doubts`."""
+        """See `Queue.watch_doubts`."""
         self._doubt = verify
 
     def let_go(self, id: str) -> None:

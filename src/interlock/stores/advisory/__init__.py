@@ -29,7 +29,7 @@ class AdvisoryStore(Store):
             raise StoreError("Advisory locks need a POSIX system. Use postgresql:// here.")
         self._options = options
         self.features = frozenset(("order",) if options.mysql else ("readers",))
-        # Imported now: a child forked during another thread's import would wait for that import for ever.
+        # Imported now: a child forked during another thread's import would wait for that import forever.
         if options.mysql:
             from interlock.stores.advisory.mariadb import MariaSession as Session
         else:
@@ -43,13 +43,13 @@ class AdvisoryStore(Store):
         return cls(options_of(url))
 
     def queue(self) -> Queue:
-        """As `Store.queue`."""
+        """See `Store.queue`."""
         from interlock.stores.advisory._sync.queue import AdvisoryQueue
 
         return AdvisoryQueue(self._room, self._room.kind.perform)
 
     def aqueue(self) -> AsyncQueue:
-        """As `Store.aqueue`."""
+        """See `Store.aqueue`."""
         from interlock.stores.advisory._async.queue import AsyncAdvisoryQueue, blocking  # which load asyncio
 
         if self._options.mysql:

@@ -51,14 +51,14 @@ class MariaSession(BaseSession):
 
         The sequence may have lost these: the server issues a number before it is on disk.  No session survives a
         crash, so every session that takes a number after it has run this method.  The sequence is set to the server's
-        clock in microseconds, since numbers are issued more slowly than that; SETVAL never sets it back.  If the
+        clock in microseconds, because numbers are issued more slowly than that; SETVAL never sets it back.  If the
         clock was set back, by more than `LEAP` behind the sequence, then the sequence leaps by `LEAP`: more than it
         can issue in a second.
         """
         sequence, ((clock,),) = self.options.sequence, self.say(self.text("now"))
         if self.say(f"SELECT SETVAL({sequence}, {clock})") == [(None,)]:
             ((ahead,),) = self.say(self.text("fence"))
-            if int(str(ahead)) - int(str(clock)) > LEAP:  # else another session has just set it
+            if int(str(ahead)) - int(str(clock)) > LEAP:  # otherwise another session has just set it
                 self.say(f"SELECT SETVAL({sequence}, {int(str(ahead)) + LEAP})")
 
     def perform(self, text: str, seconds: float | None) -> Rows:

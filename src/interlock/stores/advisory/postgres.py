@@ -23,11 +23,11 @@ class PostgresSession(BaseSession):
     words = statements.POSTGRES
 
     def connect(self) -> None:
-        """As `BaseSession.connect`; it sets the sequence beyond what it issued before a crash.
+        """See `BaseSession.connect`; it sets the sequence beyond what it issued before a crash.
 
         The server logs 32 numbers at a time, and may issue one before the log is on disk; a replica that is promoted
         may lack more.  No session survives a crash or fail-over, so every session that takes a number after it has
-        leapt.  "leap" sets the sequence to the server's clock in microseconds, since numbers are issued more slowly
+        leapt.  "leap" sets the sequence to the server's clock in microseconds, because numbers are issued more slowly
         than that.  Only if the clock is behind the sequence (it was set back), it adds a constant instead.  Adding
         the constant each time would not do: a promoted replica that lost many such additions would leap too short.
         """

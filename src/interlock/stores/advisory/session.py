@@ -243,7 +243,7 @@ class BaseSession(ABC):
         """Connect to the server, see that it is usable for advisory locks, and set the session up; blocks.
 
         Raises:
-            StoreError: the server can't be reached, its locks do not exclude all clients, or it refuses.
+            StoreError: the server is unreachable, its locks do not exclude all clients, or it refuses.
         """
 
     @abstractmethod

@@ -2,7 +2,7 @@
 
 Each claim that holds a lock has a session of its own.  Of the claims of this process that wait for the same name only
 the first has a session, which waits in the server; the others wait behind it in this module.  Leases are kept here
-too, since the server has none: it releases the lock of a session when the session ends.
+too, because the server has none: it releases the lock of a session when the session ends.
 """
 
 import threading

@@ -118,7 +118,7 @@ MARIA = {
         "@@global.tcp_keepalive_probes"
     ),
     "first": (
-        # "+ 0": a pooler answers the plain function by itself
+        # "+ 0": a pooler answers the plain function itself
         "SELECT CONNECTION_ID() + 0, @@global.read_only, (SELECT VARIABLE_VALUE FROM "
         "information_schema.GLOBAL_VARIABLES WHERE VARIABLE_NAME = 'wsrep_on')"
     ),

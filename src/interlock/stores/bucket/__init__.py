@@ -59,7 +59,7 @@ class BucketStore(BlockingStore):
         return _store_of(url)
 
     def steps(self) -> StepStore:
-        """As `BlockingStore.steps`."""
+        """See `BlockingStore.steps`."""
         return self._steps()
 
     def race(self, clients: int, rounds: int) -> list[Check]:

@@ -61,7 +61,7 @@ def race(opened: Callable[[], Any], path: str, clients: int, rounds: int) -> lis
             won = [each for each in ended if isinstance(each, bytes)]
             failed = [each for each in ended if isinstance(each, str)]
             errors += failed
-            if won or not failed:  # else all writes may have failed for another reason, such as overload
+            if won or not failed:  # otherwise all writes may have failed for another reason, such as overload
                 winners[len(won)] += 1
             overwritten += len(won) == 1 and not failed and bytes(stores[0].get(path).bytes()) != won[0]
     _delete(stores[0], path)

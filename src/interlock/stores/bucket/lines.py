@@ -84,7 +84,7 @@ class BucketClock:
     def __init__(self, path: str) -> None:
         self._path = path
         self._low, self._high, self._sampled = -1e18, 1e18, -1e18
-        self._age = 1.0  # seconds until the next sample: short at first, since each narrows the bounds
+        self._age = 1.0  # seconds until the next sample: short at first, because each narrows the bounds
 
     def sample(self, bucket: Any, age: float) -> None:
         """Write an object and ask for its time, unless the last sample is younger than `age` in seconds."""
@@ -215,7 +215,7 @@ class BucketLines(SwapStore[dict[str, str]]):
         return loaded
 
     def load(self, key: str) -> tuple[dict[str, str] | None, str, int]:
-        """As `SwapStore.load`."""
+        """See `SwapStore.load`."""
         sent = clock.awake_or_not()
         loaded = self._load(key)
         received = clock.awake_or_not()
@@ -223,7 +223,7 @@ class BucketLines(SwapStore[dict[str, str]]):
         return loaded.version, text, int(((sent + received) / 2 + self._ahead()) * MICROS)
 
     def load_kept(self, key: str) -> tuple[str, str, int]:
-        """As `SwapStore.load_kept`."""
+        """See `SwapStore.load_kept`."""
         loaded = self._load(key)
         return loaded.text, loaded.value, int((clock.awake_or_not() + self._ahead()) * MICROS)
 
@@ -260,7 +260,7 @@ class BucketLines(SwapStore[dict[str, str]]):
     def swap(
         self, key: str, version: dict[str, str] | None, text: str, now: int, value: str | None = None
     ) -> dict[str, str] | None:
-        """As `SwapStore.swap`; a bucket can't compare `now`, so the slack covers the error of the estimate."""
+        """See `SwapStore.swap`; a bucket can't compare `now`, so the slack covers the error of the estimate."""
         known = self._known.get(key, Loaded(None))
         if known.version != version and version is not None:
             return None
@@ -336,7 +336,7 @@ class BucketLines(SwapStore[dict[str, str]]):
         return True
 
     def close(self) -> None:
-        """Do nothing: obstore closes idle connections by itself."""
+        """Do nothing: obstore closes idle connections automatically."""
 
 
 _clocks: WeakValueDictionary[str, BucketClock] = WeakValueDictionary()

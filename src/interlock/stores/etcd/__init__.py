@@ -1,4 +1,4 @@
-"""etcd://: locks in an etcd cluster, over its JSON gateway; a grant is a Raft commit, so it survives a fail-over."""
+"""etcd://: locks in an etcd cluster, over its JSON gateway."""
 
 from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult
@@ -35,19 +35,19 @@ class EtcdStore(Store):
         return cls(options_of(url))
 
     def queue(self) -> Queue:
-        """As `Store.queue`."""
+        """See `Store.queue`."""
         from interlock.stores.etcd._sync.queue import EtcdQueue
 
         return EtcdQueue(self._options)
 
     def aqueue(self) -> AsyncQueue:
-        """As `Store.aqueue`."""
+        """See `Store.aqueue`."""
         from interlock.stores.etcd._async.queue import AsyncEtcdQueue
 
         return AsyncEtcdQueue(self._options)
 
     def still_held(self, claim: Claim) -> dict[str, Any]:
-        """Return a comparison for an etcd transaction, true while the claim exists; no other claim reuses its key."""
+        """Return a comparison for an etcd transaction, true while the claim exists."""
         from interlock.stores.etcd.wire import CLAIMS, folder_of, is_there
 
         return is_there(folder_of(self._options.prefix, claim.spec.key) + CLAIMS + claim.id)

@@ -18,15 +18,15 @@ _TLS: dict[str, Reader] = dict.fromkeys(("ssl_ca", "ssl_cert", "ssl_key"), text_
 
 
 class EtcdOptions(NamedTuple):
-    """How to connect.
+    """The parameters of the connections.
 
     Attributes:
         members: the URLs of the members.
         prefix: the prefix of all keys.
         tls: the TLS context for httpx; False for none.
-        login: user name and password, as the request to log in has them; empty without a login.
+        login: user name and password, like in the request to log in; empty without a login.
         io_timeout: seconds to wait for a reply.
-        most: the most connections for requests.
+        most: the maximum number of connections for requests.
     """
 
     members: tuple[str, ...]

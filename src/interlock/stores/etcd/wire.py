@@ -1,13 +1,13 @@
-"""The keys in etcd, the requests of the JSON gateway, and how the keys of a name decide which claims hold the lock.
+"""The keys in etcd, the requests of the JSON gateway, and the claims that hold.
 
 A name has a folder of keys, all of them bound to leases:
 
     PREFIX/NAMESPACE/NAME/c/ID   a claim, as text of `core.line`; bound to the claim's own lease
     PREFIX/NAMESPACE/NAME/d      the record of a completed run, with its value; its lease ends when the record does
 
-No key says that a claim holds the lock: claims are ordered by the creation of their keys, and those at the head for
-which there is room hold it.  A claim is never added before another one, only deleted, so a holder stays a holder.
-The revision of the creation is the fence.  A claim's value says what does not follow from the order: the slot of a
+No key marks a holder: claims are ordered by the creation of their keys, and those at the head that fit hold the lock.
+A claim is never added ahead of another one, only deleted, so a holder stays a holder.
+The revision of the creation is the fence.  The claim's value contains what the order does not give: the slot of a
 semaphore, and, if the claim was adopted, the fence of the claim whose place it took.
 """
 
@@ -32,7 +32,7 @@ LIVE = StoreTime(0, 0)
 
 
 class LoggedOut(Refused):
-    """etcd requires a log-in: there was none yet, the server was restarted, or a user was changed."""
+    """etcd requires a login: the first, after a restart, or after a change of a user."""
 
 
 class LeaseEnded(Refused):
@@ -52,7 +52,7 @@ MEANINGS: tuple[tuple[str, type[StoreError], str], ...] = (
     ("permission denied", Denied, WHO),
     ("space exceeded", Refused, SPACE),
 )
-"""Parts of etcd's messages, the error for each, and the advice."""
+"""Parts of etcd's messages, their errors, and the advice."""
 
 
 @lru_cache(4096)
@@ -67,7 +67,7 @@ def text_of(coded: str) -> str:
 
 @lru_cache(4096)
 def folder_of(prefix: str, key: str) -> str:
-    """Return the folder of a line; for a key without a name, the folder of its namespace."""
+    """Return the folder of a line; for a key without a name, of its namespace."""
     namespace, _, name = key.partition(SEPARATOR)
     return f"{prefix}/{quote(namespace, safe='')}/" + (f"{quote(name, safe='')}/" if name else "")
 
@@ -93,7 +93,7 @@ class Found(NamedTuple):
     revision: int
 
     def place(self, id: str) -> QueuedClaim | None:
-        """Return the place of a claim; None if it is not there."""
+        """Return a claim of the line; None if it is missing."""
         return next((place for place in self.line.places if place.id == id), None)
 
 
@@ -119,7 +119,7 @@ def found_in(folder: str, response: Json, revision: int = 0) -> Found:
 
 
 def line_of(places: Iterable[QueuedClaim]) -> Line:
-    """Return the line of some places, ordered by fence, with every place that has room as a holder."""
+    """Return the line of some claims, ordered by fence, with all that fit as holders."""
     line = Line(tuple(sorted(places, key=lambda place: place.fence)))
     step = settle(line, LIVE)
     line = step.line or line
@@ -159,12 +159,12 @@ def put(path: str, value: QueuedClaim | str, lease: str) -> Json:
 
 
 def delete(path: str) -> Json:
-    """Return the operation that deletes a key; for a path that ends with a slash, all keys in that folder."""
+    """Return the operation that deletes a key, or a folder if its path ends with a slash."""
     return {"request_delete_range": in_folder(path) if path.endswith("/") else {"key": b64(path)}}
 
 
 def has_no_news(folder: str, revision: int) -> Json:
-    """Return the comparison "no key of a folder was written after a revision"; 0: the folder is empty."""
+    """Return the comparison "no key was written after a revision"; 0: an empty folder."""
     return {**in_folder(folder), "target": "MOD", "result": "LESS", "mod_revision": str(revision + 1)}
 
 
@@ -174,7 +174,7 @@ def is_there(path: str) -> Json:
 
 
 def watch(prefix: str, revision: int) -> str:
-    """Return the request to watch all deletions after a revision; 0 for those from now on."""
+    """Return the request to watch deletions after a revision; 0 for new ones only."""
     wanted = in_folder(f"{prefix}/") | {"filters": ["NOPUT"], "start_revision": str(revision and revision + 1)}
     return json.dumps({"create_request": wanted})
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def folder_meant(path: str) -> str:
-    """Return the URL that was probably meant by a relative path, or by an absolute one without its first slash."""
+    """Return the URL that a path without its first slash probably means."""
     top = path.partition("/")[0]
     if top not in ("", ".", "..", "~") and os.path.isdir(f"/{top}"):
         return path_url(f"/{path}")
@@ -59,7 +59,7 @@ class FileStore(BlockingStore):
 
     Raises:
         InvalidArgument: the path is not absolute.
-        StoreError: the folder can't be used for locks; the message says what to do.
+        StoreError: the folder cannot keep locks; the message gives the next step.
     """
 
     features = ALL
@@ -78,16 +78,16 @@ class FileStore(BlockingStore):
             hides = "***" in shown or not url.netloc
             meant = "file:///var/lib/locks" if hides else folder_meant(unquote(url.netloc + url.path))
             raise InvalidArgument(f"{shown!r}: write three slashes and a folder. Did you mean {meant}?")
-        path = unquote_to_bytes(url.path.encode("utf-8", "surrogateescape"))  # a file name need not be UTF-8
+        path = unquote_to_bytes(url.path.encode("utf-8", "surrogateescape"))  # because a file name need not be UTF-8
         given = parse_qsl(url.query, keep_blank_values=True)
         return cls(os.fsdecode(path), **read_options(given, {"mode": _mode, "allow": allowed_in}, "file:///…"))
 
     def queue(self) -> FileQueue:
-        """As `Store.queue`."""
+        """See `Store.queue`."""
         return queue_on(Folder(*self._where), lambda lines: FileQueue(lines, lines))
 
     def aqueue(self) -> "AsyncFileQueue":
-        """As `Store.aqueue`."""
+        """See `Store.aqueue`."""
         with failing("Locks are unavailable"):
             from interlock.storekit.task_steps import TaskSteps  # only with an event loop: loads asyncio
             from interlock.stores.files._async.queue import AsyncFileQueue
@@ -106,7 +106,7 @@ def runtime_folder() -> str:
     """Return the default folder of this user's locks; create it if it does not exist.
 
     Returns:
-        /tmp/interlock-UID, with the effective user id.
+        The folder /tmp/interlock-UID, with the effective user id.
 
     Raises:
         StoreError: another user owns the folder or may write to it, or this process has a private /tmp.

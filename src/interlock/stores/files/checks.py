@@ -1,4 +1,4 @@
-"""The checks of `doctor` for a folder: whether it can keep locks, and which foreign files are in it."""
+"""The checks of `doctor` for a folder."""
 
 import os
 import stat
@@ -84,11 +84,11 @@ def _contents(folder: Folder) -> Check:
 
 
 def _read(folder: Folder, name: str) -> list[Slot]:
-    """Return the claims in a file in lines/; a number is one that can't be read, or a foreign file."""
+    """Return the claims of a file in lines/; a number if it is unreadable or foreign."""
     try:
         data = read_file(folder.lines, name, folder.sharing)
     except FileNotFoundError:
-        return []  # removed meanwhile
+        return []  # removed in between
     except (OSError, StoreError):
         return [0]
     key = key_in(data[:HEAD_MOST])

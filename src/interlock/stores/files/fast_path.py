@@ -1,7 +1,7 @@
-"""The most common steps of a line as compiled code; `_fast_path.c` declines all other cases, which `line.py` handles.
+"""The most common steps of a line as compiled code; `line.py` handles all others.
 
-Other threads may close the descriptors in `Liveness.others`.  The GIL prevents that while compiled code uses one.  On
-a free-threaded Python the compiled code gets none of them, and declines the steps that need them: waiting behind a
+Other threads may close the descriptors in `Liveness.others`.  The GIL prevents that while compiled code uses them.
+On a free-threaded Python the compiled code gets none of them, and declines the steps that need them: waiting behind a
 claim of another process, and handing over to one.
 """
 
@@ -67,7 +67,9 @@ class Quick:
                 return None  # the step in Python raises the error
         pipe = 0
         if isinstance(waiter, PipeWaiter):
-            steps.waiters.add(id, waiter)  # before the step: another process may promote it right after
+            steps.waiters.add(
+                id, waiter
+            )  # before the step, because another process may promote the claim directly after it
             pipe = int(steps.reachable(waiter))
         token = steps.liveness.token
         end = tail(
@@ -92,14 +94,14 @@ class Quick:
             return EnterResult("pending", poll_after=pause_before_look(steps.poll_after, micros))
         if answer > 0:
             if waiter is not None:
-                steps.waiters.remove(id)  # as the step in Python: nobody is to wake its pipe, which others get
+                steps.waiters.remove(id)  # like the step in Python: nobody must wake its pipe, which others reuse
             return EnterResult("using", answer)
         if answer == NOT_DONE or (answer == OTHERS_WAIT and not may_queue):
             return None
         return OCCUPIED if may_queue else REFUSED
 
     def leave(self, claim: Claim) -> bool:
-        """Leave a line without waiters, or hand over to the first one; False if Python must perform the step."""
+        """Leave, or hand over to the first waiter; return False to let Python do the step."""
         steps = self._steps
         line = steps.lines.get(claim.spec.key)
         if line is None:
@@ -115,5 +117,5 @@ class Quick:
             steps.waiters.notify(*keep_for)
             return True
         if keep_for == DONE_THERE:
-            give_turn()  # else the kernel, which expects a pipe's writer to sleep soon, delays the woken process
+            give_turn()  # otherwise the kernel, which expects a pipe's writer to sleep soon, delays the woken process
         return bool(keep_for)

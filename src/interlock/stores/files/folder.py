@@ -1,4 +1,4 @@
-"""The folder of a file store: its layout, and the checks whether it can keep locks.
+"""The folder of a file store: its layout, and the checks of its suitability.
 
 interlock      the marker: the format, and the boot and clock of the machine whose processes use the folder
 lines/NAME     the holders and waiters of NAME; a writer holds flock on this file, the guard
@@ -33,16 +33,16 @@ MOST = 400  # bytes of the marker
 
 
 class Folder:
-    """One folder that is ready to keep locks.
+    """A folder that is ready to keep locks.
 
     Args:
         path: an absolute path; created if it does not exist.
         mode: the required permission bits; None accepts those of the folder, and creates it with 0o700.
-        allow: a type of file system, like "virtiofs", that the user allows because no other machine uses it.
+        allow: a type of file system, such as "virtiofs", that the user allows because no other machine uses it.
 
     Raises:
-        StoreError: the folder can't be created or written, or its file system can't be used for locks; the message
-            says what to do.
+        StoreError: the folder cannot be created or written, or its file system is unsuitable; the message gives the
+            next step.
     """
 
     def __init__(self, path: str, mode: int | None = None, allow: str = "") -> None:
@@ -61,16 +61,16 @@ class Folder:
         self.mend()
 
     def mend(self) -> None:
-        """Create what is missing, and check that this process can share the folder with those that use it.
+        """Create missing parts, and check that this process can share the folder.
 
         Tmp cleaners remove empty subfolders.
 
         Raises:
-            StoreError: the folder can't be used for locks.
+            StoreError: the folder is unsuitable for locks.
         """
         with failing(f"{self.path} cannot keep locks (choose another folder, on a local disk)"):
             for _ in range(TRIES):
-                with contextlib.suppress(FileNotFoundError):  # another program removed a part meanwhile
+                with contextlib.suppress(FileNotFoundError):  # another program removed a part in between
                     return self._make()
         raise StoreError(f"{self.path} is removed repeatedly. Find the program that removes it.")
 
@@ -93,7 +93,7 @@ class Folder:
         self.sharing = sharing
 
     def _mark(self, sharing: Sharing) -> None:
-        """Write into the marker which machine, boot and clock the folder belongs to, unless others use the folder.
+        """Write machine, boot and clock into the marker, unless others use the folder.
 
         A process that has joined never changes it: if other machines reach the folder, but not its locks, one of the
         machines notices the other.
@@ -116,7 +116,7 @@ class Folder:
                 marker.truncate(len(here))
 
     def _found_marker(self) -> tuple[int, ...]:
-        """Return what changes when the marker is written or replaced."""
+        """Return the attributes that change when the marker is written or replaced."""
         found = os.stat(self.path / NAME)
         return found.st_ino, found.st_dev, found.st_mtime_ns
 
@@ -140,9 +140,9 @@ class Folder:
         """Join again if the folder or its marker was removed or replaced.
 
         Raises:
-            StoreError: the folder can't be used for locks any more.
+            StoreError: the folder is no longer suitable for locks.
         """
-        with contextlib.suppress(OSError):  # `mend` makes it again, or says what is wrong
+        with contextlib.suppress(OSError):  # `mend` creates it again, or reports the problem
             if self._found_marker() == self._marker:
                 return
         self.mend()
@@ -150,7 +150,7 @@ class Folder:
     # -- values of completed runs -----------------------------------------------------------------------
 
     def keep_value(self, name: str, done: int, value: str) -> None:
-        """Write the value of the completed run whose record ends at `done`; call it before the record is written.
+        """Write the value of a completed run, before its record is written.
 
         The caller has the guard of the line.  Replace a file that others may have put there, and do not write to it.
         In a sticky folder only the owner may replace a file.
@@ -159,7 +159,7 @@ class Folder:
         sticky = self.sharing.mode & stat.S_ISVTX
         new = name if sticky else f"{name}~"
         if not sticky:
-            self.drop_value(new)  # a killed process may have left one
+            self.drop_value(new)  # left by a killed process
         with open(open_file(self.kept, new, self.sharing), "r+b", 0) as file:
             found = file.read(MOST).partition(b" ")[0]
             if os.fstat(file.fileno()).st_nlink != 1 or (found and not found.isdigit()):

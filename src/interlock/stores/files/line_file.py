@@ -47,9 +47,9 @@ class LineFile(OpenFile):
         name: the name of the file.
         head: the first bytes of the file while it has no record of a completed run.
         section: the caller that performs a step on the line is in it; compiled code only has its mutex.
-        lost: True if the program has closed the descriptor, and perhaps others of this process.
+        lost: True if the program has closed the descriptor, and perhaps other descriptors of this process.
         retired: True if the file is closed after the step instead of being kept open.
-        trusted: until when the last check that the file is still in its folder counts.
+        trusted: the time until which the last check that the file is still in its folder is valid.
     """
 
     __slots__ = (
@@ -72,12 +72,12 @@ class LineFile(OpenFile):
     # -- the guard --------------------------------------------------------------------------------------
 
     def guard(self) -> bytes | None:
-        """Take the guard and read the file; None if that takes longer than a step of another process.
+        """Take the guard and read the file; None if a step of another process takes too long.
 
         The caller is in the section, and must call `unguard` afterwards, also after an exception.
 
         Raises:
-            StoreError, OSError: the file can't be opened.
+            StoreError, OSError: the file cannot be opened.
         """
         until = clock.now() + MOST_SPIN
         for _ in range(SPINS):
@@ -101,7 +101,7 @@ class LineFile(OpenFile):
         return None
 
     def unguard(self) -> None:
-        """Release the guard, if it is held; a descriptor that is another file's now may have a lock of its own."""
+        """Release the guard, if held, unless the descriptor belongs to another file now."""
         if self.is_ours():
             flock(self.fd, LOCK_UN)
         if self.retired:
@@ -142,7 +142,7 @@ class LineFile(OpenFile):
         """Open the file; create it if it does not exist.
 
         Raises:
-            StoreError, OSError: the file can't be opened, or interlock did not make it.
+            StoreError, OSError: the file cannot be opened, or interlock did not create it.
         """
         self.shut()
         folder = self._folder
@@ -157,14 +157,14 @@ class LineFile(OpenFile):
             # A random file offset, which pread and pwrite do not change.  If the program closes the descriptor and
             # another file gets its number, the offset differs.
             self.mark = os.lseek(self.fd, (1 << 30) + int.from_bytes(os.urandom(4)) // 4, os.SEEK_SET)
-            if NOATIME and os.fstat(self.fd).st_uid == os.geteuid():  # else each read updates the access time
+            if NOATIME and os.fstat(self.fd).st_uid == os.geteuid():  # otherwise each read updates the access time
                 fcntl(self.fd, F_SETFL, fcntl(self.fd, F_GETFL) | NOATIME)
         except BaseException:
             self.close()
             raise
 
     def is_ours(self) -> bool:
-        """Return True if the file is open, and its descriptor is not another file's since the program closed it."""
+        """Return True if the file is open, and its descriptor still belongs to the file."""
         try:
             return self.fd >= 0 and os.lseek(self.fd, 0, os.SEEK_CUR) == self.mark
         except OSError:

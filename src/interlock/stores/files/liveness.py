@@ -1,4 +1,4 @@
-"""Liveness pipes and wake-up pipes, the files in alive/: which processes live, and how to notify their waiters.
+"""Liveness pipes and wake-up pipes (alive/): which processes live, and notification.
 
 Each process has one *liveness pipe*: a named pipe that it keeps open and locked (flock) as long as it lives.  The OS
 lock proves that the process lives: the kernel releases it at the death of the process.  A waiter opens the liveness
@@ -51,14 +51,14 @@ TRIES = 50
 
 
 class WakeupPipe(OpenFile):
-    """A named pipe that one waiter reads; `make_pipe` makes it.
+    """A named pipe that one waiter reads; created by `make_pipe`.
 
     Args:
         folder: the folder alive/.
         token, number: the file name is TOKEN.NUMBER.
 
     Attributes:
-        user: returns the waiter; None if there is none, also if an interrupt kept the waiter from returning the pipe.
+        user: returns the waiter; None if there is none, even if an interrupt kept it from returning the pipe.
         watched: the open liveness pipes of the processes whose death wakes the waiter, by token.
     """
 
@@ -72,7 +72,7 @@ class WakeupPipe(OpenFile):
         self.watched: dict[str, OpenFile] = {}  # kept open: the next waiter often watches the same process
 
     def ring(self) -> None:
-        """Make the pipe readable, if the descriptor is still ours; a full pipe is readable already."""
+        """Make the pipe readable, if the descriptor is still ours."""
         if self.links() >= 0:
             with contextlib.suppress(OSError):
                 os.write(self.fd, b"\n")
@@ -103,7 +103,7 @@ class WakeupPipe(OpenFile):
 
 
 class Liveness:
-    """The liveness pipe of this process, its wake-up pipes, and the pipes of other processes that it has open.
+    """The liveness pipe of this process, its wake-up pipes, and other processes' pipes.
 
     The first `keep` makes the liveness pipe; before that, it can only ask about other processes.
 
@@ -134,15 +134,15 @@ class Liveness:
     # -- the own liveness pipe ---------------------------------------------------------------------------------
 
     def keep(self) -> bool:
-        """Check that others can find this process's liveness pipe; if not, make one under a new token.
+        """Check that others find the liveness pipe; otherwise create one with a new token.
 
-        The claims under the old token are lost then: others take them for those of a dead process.
+        The claims under the old token are then lost: for others its process is dead.
 
         Returns:
             False if the liveness pipe was lost: the caller must wake all waiters, so that they enter again.
 
         Raises:
-            StoreError: no liveness pipe could be made; the message says what to do.
+            StoreError: no liveness pipe could be created; the message gives the next step.
         """
         if self._own.is_intact():
             return True
@@ -161,7 +161,7 @@ class Liveness:
         return not old
 
     def _make_own(self) -> None:
-        """Make a liveness pipe; if that fails, the old one stays in use."""
+        """Create a liveness pipe; if that fails, the old one stays in use."""
         for _ in range(TRIES):
             token = f"{pid()}-{os.urandom(6).hex()}"
             made = OpenFile(self._folder / f".{token}")
@@ -191,10 +191,10 @@ class Liveness:
     # -- the others -------------------------------------------------------------------------------------
 
     def is_alive(self, token: str) -> bool:
-        """Return True if the process with that liveness pipe lives, or if this user may not open the pipe."""
+        """Return True if the process of a liveness pipe lives, or its pipe is inaccessible."""
         if token == self.token:
             return True
-        with self._section.entered():  # no other thread closes the pipe meanwhile
+        with self._section.entered():  # no other thread closes the pipe in between
             try:
                 pipe = self._open(token, os.O_WRONLY)
                 flock(pipe.fd, LOCK_SH | LOCK_NB)
@@ -229,15 +229,15 @@ class Liveness:
             del self.others[name]
 
     def notify(self, place: QueuedClaim) -> None:
-        """Notify a waiter in another process; if it holds the lock now, with its fence and slot."""
+        """Notify a waiter in another process, with fence and slot if it is now a holder."""
         message = f"{place.id} {place.fence} {place.slot}\n" if place.state == USING else "\n"
-        # A failure is ignored: the process is gone, or its pipe is full and wakes it anyway.
+        # A failure is ignored: the process has ended, or its full pipe wakes it anyway.
         with self._section.entered(), contextlib.suppress(OSError):
-            # Opened for both, so that no reader's absence can raise SIGPIPE.
+            # Opened for reading and writing, so that a missing reader cannot raise SIGPIPE.
             os.write(self._open(f"{place.liveness_token}.{place.channel}", os.O_RDWR).fd, message.encode())
 
     def watch(self, pipe: WakeupPipe, tokens: Iterable[str]) -> None:
-        """Let the death of exactly these processes wake the waiter at a pipe."""
+        """Let the death of exactly these processes wake the waiter of a pipe."""
         wanted = {token for token in tokens if token != self.token and token}
         pipe.unwatch([token for token, each in pipe.watched.items() if token not in wanted or each.fd < 0])
         for token in wanted - pipe.watched.keys():
@@ -249,7 +249,7 @@ class Liveness:
                 if not isinstance(error, OSError):
                     raise
                 if not self.is_alive(token):
-                    pipe.ring()  # the process died after the line was read: the waiter must look at once
+                    pipe.ring()  # the process died after the read of the line: the waiter must poll immediately
 
     def sweep(self) -> None:
         """Remove the pipes of dead processes from alive/."""
@@ -266,10 +266,10 @@ class Liveness:
     # -- wake-up pipes ------------------------------------------------------------------------------------------
 
     def pipe(self, user: object) -> WakeupPipe:
-        """Return a wake-up pipe for a waiter, perhaps unreachable; the waiter returns the pipe by `put_back`.
+        """Return a wake-up pipe for a waiter; the waiter returns it by `put_back`.
 
         Raises:
-            StoreError: the pipe can't be made, or the connection was closed.
+            StoreError: the pipe cannot be created, or the connection is closed.
         """
         if self.closed:
             raise closed()
@@ -281,7 +281,7 @@ class Liveness:
                 self._many = max(FEW, 2 * len(self.wakeups))
             if self._idle:
                 pipe = self._idle.pop()
-                if readable(pipe.fd, (), 0.0):  # asked first, since eventlet makes reads wait for data
+                if readable(pipe.fd, (), 0.0):  # checked first, because eventlet makes reads wait for data
                     pipe.read()
             else:
                 number = next(number for number in self._numbers if number not in self.wakeups)
@@ -301,7 +301,7 @@ class Liveness:
         return pipe.token == self.token and pipe.is_intact()
 
     def put_back(self, pipe: WakeupPipe) -> None:
-        """Keep a wake-up pipe for the next waiter, or remove it when there are many; nobody waits at it any more."""
+        """Keep a wake-up pipe for the next waiter, or remove it if there are many."""
         with self._section.entered():
             if not self.closed and pipe.token == self.token and len(self._idle) < MOST_IDLE_PIPES:
                 pipe.user = lambda: None
@@ -310,7 +310,7 @@ class Liveness:
                 self.discard(pipe)
 
     def discard(self, pipe: WakeupPipe) -> None:
-        """Remove a wake-up pipe at which nobody waits any more."""
+        """Remove an unused wake-up pipe."""
         pipe.remove()
         if self.wakeups.get(pipe.number) is pipe:
             del self.wakeups[pipe.number]
@@ -318,7 +318,7 @@ class Liveness:
     # -- the end ----------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Remove the liveness pipe, which ends all claims; waiters may still return their wake-up pipes."""
+        """Remove the liveness pipe, which ends all claims."""
         with self._section.entered():
             self.closed = True
             self._idle.clear()
@@ -328,7 +328,7 @@ class Liveness:
 
     def forget(self) -> None:
         """Close the pipes in a forked child without removing them: the parent uses them."""
-        self._section = Section()  # a thread of the parent may have been in the old one at the fork
+        self._section = Section()  # a thread of the parent may have been in the old one during the fork
         self.closed = True
         for pipe in self.wakeups.values():
             pipe.close()
@@ -345,11 +345,11 @@ class Liveness:
 
 
 def make_pipe(pipe: OpenFile) -> None:
-    """Make a named pipe at a path, and open it for reading and writing.
+    """Create a named pipe at a path, and open it for reading and writing.
 
     Raises:
-        NotOurs: another program replaced the pipe meanwhile.
-        OSError: the pipe can't be made.
+        NotOurs: another program replaced the pipe in between.
+        OSError: the pipe cannot be created.
     """
     path = Path(pipe.path)
     try:
@@ -373,11 +373,11 @@ def make_pipe(pipe: OpenFile) -> None:
 
 
 def open_pipe(pipe: OpenFile, access: int) -> None:
-    """Open the named pipe at a path, and no other kind of file, without blocking; the caller closes it on an error.
+    """Open only a named pipe, without blocking; the caller closes it on an error.
 
     Raises:
-        FileNotFoundError: there is no named pipe at the path.
-        OSError: the pipe can't be opened.
+        FileNotFoundError: the path is not a named pipe.
+        OSError: the pipe cannot be opened.
     """
     pipe.take(access)
     if not stat.S_ISFIFO(os.fstat(pipe.fd).st_mode):

@@ -83,7 +83,7 @@ def mount_of(path: str | Path) -> Mount:
 
 
 def is_guest(kind: str) -> bool:
-    """Return True for a type of file system that other machines may use, although this can't be known."""
+    """Return True for a type of file system that other machines might use."""
     return kind in GUESTS or (kind.startswith("fuse.") and kind not in LOCAL | NETWORK)
 
 
@@ -102,7 +102,7 @@ def allowed_in(name: str, kind: str) -> str:
 
 
 def refuse_file_system(path: Path, allowed: str, url: str) -> None:
-    """Raise StoreError if other machines use the file system of a path, or may use it.
+    """Raise StoreError if other machines use, or might use, the file system of a path.
 
     Args:
         path: an existing file or folder.
@@ -123,7 +123,7 @@ def refuse_file_system(path: Path, allowed: str, url: str) -> None:
 
 
 def check_of(path: Path) -> Check:
-    """Return what `doctor` says about the file system of a path."""
+    """Return the finding of `doctor` about the file system of a path."""
     kind = mount_of(path).kind
     if kind in LOCAL:
         return Check("file system", "ok", f"{path} is on {kind}.")

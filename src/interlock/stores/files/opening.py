@@ -38,7 +38,7 @@ def failed(what: str, error: OSError) -> StoreError:
     """Return the StoreError for an error of the operating system, with advice; raise it from `error`.
 
     Args:
-        what: the beginning of the message: what was not possible.
+        what: the beginning of the message: the failed operation.
         error: the error of the operating system.
     """
     advice = _ADVICE.get(error.errno or 0, "Run `interlock doctor`.")
@@ -47,7 +47,7 @@ def failed(what: str, error: OSError) -> StoreError:
 
 @contextlib.contextmanager
 def failing(what: str) -> Iterator[None]:
-    """Turn an OSError in the block, also one of an import, into a StoreError that begins with `what`."""
+    """Convert an OSError or ImportError in the block into a StoreError."""
     try:
         yield
     except OSError as error:
@@ -70,13 +70,13 @@ _KINDS = {
 
 
 class OpenFile:
-    """A descriptor, and the identity of the file that it was opened for.
+    """A descriptor, and the identity of its file.
 
     A program that becomes a daemon closes all descriptors, and their numbers are used for other files.  So each
     descriptor is compared with its file before it is used or closed.
 
     Args:
-        path: the path of the file, which is not open yet.
+        path: the path of the file, not opened yet.
     """
 
     __slots__ = ("device", "fd", "inode", "mark", "path")
@@ -86,7 +86,7 @@ class OpenFile:
         self.fd = self.device = self.inode = self.mark = -1
 
     def identify(self) -> None:
-        """Record the identity of the file that was opened; until then `close` closes any file of that number."""
+        """Record the identity of the opened file; before that `close` closes the number."""
         found = os.fstat(self.fd)
         self.device, self.inode = found.st_dev, found.st_ino
 
@@ -96,7 +96,7 @@ class OpenFile:
         self.identify()
 
     def links(self) -> int:
-        """Return the number of hard links of the file; -1 if the descriptor is not ours any more."""
+        """Return the number of hard links; -1 if the descriptor no longer belongs to the file."""
         try:
             found = os.fstat(self.fd)
         except OSError:
@@ -104,7 +104,7 @@ class OpenFile:
         return found.st_nlink if found.st_ino == self.inode and found.st_dev == self.device else -1
 
     def is_found(self) -> bool:
-        """Return True if the path leads to this file, or if the path can't be examined."""
+        """Return True if the path leads to this file, or cannot be examined."""
         try:
             found = os.lstat(self.path)
         except OSError as error:
@@ -116,7 +116,7 @@ class OpenFile:
         return self.links() > 0 and self.is_found()
 
     def close(self) -> None:
-        """Close the descriptor, unless it is another file's now."""
+        """Close the descriptor, unless it belongs to another file now."""
         ours = self.fd >= 0 and (self.inode < 0 or self.links() >= 0)
         fd, self.fd, self.inode = self.fd, -1, -1
         if ours:
@@ -131,7 +131,7 @@ class OpenFile:
 
 
 class NotOurs(StoreError):
-    """Interlock did not make the file at a path of the folder; it was not changed."""
+    """The file at a path was not created by interlock; it was not changed."""
 
 
 class Sharing(NamedTuple):
@@ -156,7 +156,7 @@ class Sharing(NamedTuple):
         return 0o600 | (0o060 if self.mode & 0o020 else 0) | (0o006 if self.mode & 0o002 else 0)
 
     def trusts(self, owner: int) -> bool:
-        """Return True if a file of that user may be used: of every user where others may write to the folder."""
+        """Return True if files of a user may be used: of every user if others may write."""
         return bool(self.mode & 0o022) or owner in (os.geteuid(), 0, self.owner)
 
 
@@ -166,7 +166,7 @@ def sharing_of(found: os.stat_result) -> Sharing:
 
 
 def kind_of(mode: int) -> str:
-    """Return the kind of a file, in words, by its mode."""
+    """Return the kind of a file, as text, by its mode."""
     return _KINDS.get(stat.S_IFMT(mode), "a file")
 
 
@@ -174,7 +174,7 @@ def kind_of(mode: int) -> str:
 
 
 def open_file(folder: str | Path, name: str, sharing: Sharing, create: bool = True) -> int:
-    """Open a regular file that may be interlock's, and no other kind of file.
+    """Open a regular file that interlock may have created.
 
     Args:
         folder: the folder; not through a symbolic link.
@@ -187,7 +187,7 @@ def open_file(folder: str | Path, name: str, sharing: Sharing, create: bool = Tr
 
     Raises:
         NotOurs: another kind of file is there, or one of a user who is not trusted.
-        OSError: the file can't be opened; FileNotFoundError if it does not exist and `create` is False.
+        OSError: the file cannot be opened; FileNotFoundError if it does not exist and `create` is False.
     """
     fd = -1
     try:
@@ -214,7 +214,7 @@ def open_file(folder: str | Path, name: str, sharing: Sharing, create: bool = Tr
 
 
 def descriptor(path: str | Path, flags: int, mode: int = 0o777, at: int | None = None) -> int:
-    """Open a file, and return its descriptor such that no interrupt can lose it.
+    """Open a file, and return its descriptor so that no interrupt can lose it.
 
     An interrupt can come after a call and before the assignment of its result.  It can't come between the system call
     and the assignment in this function, or between its return and an assignment.  So assign the result, and begin a
@@ -233,8 +233,8 @@ def _open_at(at: int, name: str, sharing: Sharing, create: bool) -> int:
     access = FLAGS | (os.O_RDWR if create else os.O_RDONLY)
     try:
         fd = -1
-        if create:  # try to create it first: most names are new
-            try:  # not `suppress`: an interrupt may come in its end
+        if create:  # try to create it first, because most names are new
+            try:  # not `suppress`, because an interrupt may come at its end
                 fd = descriptor(name, access | os.O_CREAT | os.O_EXCL, sharing.file_mode, at)
             except (FileExistsError, PermissionError):
                 pass
@@ -264,7 +264,7 @@ def _open_at(at: int, name: str, sharing: Sharing, create: bool) -> int:
 
 
 def _settle(fd: int, sharing: Sharing) -> None:
-    """Check that an open file may be interlock's; set the mode of one of this user, independent of the umask."""
+    """Check that interlock may have created an open file; set its mode if it is ours."""
     found = os.fstat(fd)
     if not stat.S_ISREG(found.st_mode):
         raise NotOurs(f"is {kind_of(found.st_mode)}")
@@ -278,7 +278,7 @@ def _settle(fd: int, sharing: Sharing) -> None:
         mode = stat.S_IMODE(found.st_mode)
         if not found.st_size:  # new, or the process that created it was killed before it set the mode
             settle(fd, found, sharing.file_mode, sharing)
-        elif mode & ~sharing.file_mode:  # others are never given a file that has a content: it may be moved here
+        elif mode & ~sharing.file_mode:  # never give others a file with content, which may have been moved here
             os.fchmod(fd, mode & sharing.file_mode)
 
 
@@ -286,12 +286,12 @@ def settle(fd: int, found: os.stat_result, mode: int, sharing: Sharing) -> None:
     """Give a new file or folder its mode, owner and group."""
     try:
         if found.st_uid == 0 != sharing.owner:
-            os.fchown(fd, sharing.owner, sharing.group)  # a file of root would exclude the folder's owner
+            os.fchown(fd, sharing.owner, sharing.group)  # because a file of root would exclude the folder's owner
         elif sharing.mode & 0o022 and found.st_gid != sharing.group:
-            with contextlib.suppress(PermissionError):  # not a member: a user who can't open the file gets an error
+            with contextlib.suppress(PermissionError):  # not a member: a user who cannot open the file gets an error
                 os.fchown(fd, -1, sharing.group)
     except OSError as error:
-        if error.errno != errno.EINVAL:  # a user namespace (rootless podman) has no number for it
+        if error.errno != errno.EINVAL:  # a user namespace (rootless podman) has no number for the owner
             raise
     if stat.S_IMODE(found.st_mode) != mode:
         os.fchmod(fd, mode)
@@ -301,8 +301,8 @@ def read_file(folder: str | Path, name: str, sharing: Sharing, most: int = MOST_
     """Return the content of a file, up to `most` bytes.
 
     Raises:
-        NotOurs: interlock did not make the file; see `open_file`.
-        OSError: the file can't be read; FileNotFoundError if it does not exist.
+        NotOurs: interlock did not create the file; see `open_file`.
+        OSError: the file cannot be read; FileNotFoundError if it does not exist.
     """
     with open(open_file(folder, name, sharing, create=False), "rb", 0) as file:
         return file.read(min(most, os.fstat(file.fileno()).st_size))
@@ -333,7 +333,7 @@ def opened(path: str | Path) -> Iterator[int]:
 
 
 def make_folder(path: Path, mode: int, sharing: Sharing | None = None) -> None:
-    """Create a folder, which appears at its path only when it has its mode; do nothing if it exists."""
+    """Create a folder, which appears only with its mode; do nothing if it exists."""
     temporary = path.with_name(f".{path.name}-{os.urandom(6).hex()}")
     os.mkdir(temporary, 0o700)
     try:
@@ -345,5 +345,5 @@ def make_folder(path: Path, mode: int, sharing: Sharing | None = None) -> None:
         os.rename(temporary, path)
     except OSError as error:
         os.rmdir(temporary)
-        if error.errno != errno.ENOTEMPTY and not os.path.isdir(path):  # else another process was quicker
+        if error.errno != errno.ENOTEMPTY and not os.path.isdir(path):  # otherwise another process was faster
             raise error

@@ -1,4 +1,4 @@
-"""The format of a line file: a head, then one slot of 512 bytes for each claim, readable with `cat`.
+"""The format of a line file: a head, and slots of 512 bytes, readable with `cat`.
 
     interlock line 2 head=00512 done=0000000000.000000
     {"name": "book:1", "namespace": ""}
@@ -27,7 +27,7 @@ except ImportError:
 SLOT = 512
 FREE = b"done    "
 MOMENT = 17  # characters of a moment
-TAIL_AT = 176  # where `units=` stands in a slot
+TAIL_AT = 176  # the position of `units=` in a slot
 MOST_NUMBER = 9 * 10**15  # fences stay below it until the year 2255; a higher one is damage
 MAGIC = b"interlock line 2 head="
 DONE_AT = len(MAGIC) + 5 + len(" done=")
@@ -40,7 +40,7 @@ _FENCE = re.compile(rb".{14}([0-9]{16})", re.DOTALL)
 _CLAIM = re.compile(
     rb"(using   |pending )fence=([0-9]{16}) until=(.{17}) since=(.{17}) held=(.{17}) id=([ -~]{36}) pipe=([0-9]{6}) "
     rb"beat=([0-9]{6}) slot=([0-9]{4}) units=([0-9]+)/([0-9]+) ttl=([0-9]+) once=(.) "
-    # The token is a file name in alive/, and must not lead out of that folder.
+    # The token is a file name in alive/, and must not lead out of the folder.
     rb"alive=((?!\.)[!-.0-~]*) pid=([^ ]*) host=([^ ]*) (.*)",
     re.DOTALL,
 )
@@ -54,16 +54,16 @@ Slot: TypeAlias = QueuedClaim | int
 
 
 def file_name(key: str) -> str:
-    """Return the file name of a key: the name itself if it is simple, else a readable part and a 160-bit hash.
+    """Return a key's file name: a simple name itself, else a readable part and a hash.
 
-    No two keys have the same file name, also on a file system that ignores case.
+    Different keys have different file names, even on a file system that ignores case.
     """
     namespace, _, name = key.partition(SEPARATOR)
     if not namespace and DEFAULT_OPTIONS.fullmatch(name):
         return name
     words = re.sub(r"[^\w.-]+", "-", f"{namespace}.{name}".strip(".").lower())
     readable = words.encode()[:MOST_READABLE].decode(errors="ignore").strip("-.")
-    # Encoded as UTF-8 in every locale, or processes with different locales would lock different files.
+    # Encoded as UTF-8 in every locale, because otherwise processes with other locales would lock other files.
     return os.fsdecode(f"{readable}~{blake2b(key.encode(), digest_size=20).hexdigest()}".encode())
 
 
@@ -76,7 +76,7 @@ def head_of(key: str) -> bytes:
 
 
 def key_in(head: bytes) -> str | None:
-    """Return the key in the head of a line file; None if the head is not one of interlock's."""
+    """Return the key in the head of a line file; None if the head is invalid."""
     if not head.startswith(MAGIC):
         return None
     try:
@@ -92,7 +92,7 @@ def key_in(head: bytes) -> str | None:
 
 
 def moment(micros: int) -> bytes:
-    """Return microseconds as decimal seconds, in the format that `date -d @…` accepts."""
+    """Return microseconds as decimal seconds, in the format of `date -d @…`."""
     return b"%010d.%06d" % divmod(micros, MICROS)
 
 
@@ -103,7 +103,7 @@ def micros_in(text: bytes, at: int = 0) -> int:
 
 
 def parse(raw: bytes) -> Slot:
-    """Parse a slot; one that can't be parsed counts as free."""
+    """Parse a slot; an invalid slot counts as free."""
     known = _FENCE.match(raw)
     fence = int(known[1]) if known else 0
     found = _CLAIM.fullmatch(raw)
@@ -132,7 +132,7 @@ def text_of(place: QueuedClaim) -> bytes:
     """Return the text of a slot.
 
     Raises:
-        StoreError: the text would not have the length of a slot, and would overwrite the next one.
+        StoreError: the text has the wrong length, and would overwrite the next slot.
     """
     text = b"%-8bfence=%016d until=%b since=%b held=%b id=%-36b pipe=%06d beat=%06d slot=%04d %b" % (
         place.state.encode(), place.fence, moment(place.until), moment(place.since), moment(place.held),
@@ -152,7 +152,7 @@ def text_of(place: QueuedClaim) -> bytes:
 
 @lru_cache(1024)
 def tail(units: int, capacity: int, ttl: int, once: bool, alive: str, home: str, who: str, label: str) -> bytes:
-    """Return the part of a slot that stays the same for all claims of one lock in one thread."""
+    """Return the part of a slot that is common to all claims of one lock in one thread."""
     host, _, pid = home.rpartition(" ")
     host = "".join(letter if "!" <= letter <= "~" else "?" for letter in host)[:64]
     fixed = f"units={units}/{capacity} ttl={ttl} once={once:d} alive={alive} pid={pid} host={host}"
@@ -171,7 +171,7 @@ def _fit(text: str, most: int) -> str:
 
 
 def _texts(end: str) -> tuple[str, str]:
-    """Return the thread and the label of a claim; "?" for damaged ones, since they are only displayed."""
+    """Return the thread and label of a claim; "?" if damaged, for display only."""
     try:
         who, at = _JSON.raw_decode(end, len("thread="))
         label, _ = _JSON.raw_decode(end, at + len(" label="))

@@ -105,11 +105,11 @@ class FileSteps(StepStore, Notifier):
         liveness: the pipes of this queue; its liveness pipe is made at its first claim.
         lines: the open line files, by key.
         origin: the calling process.
-        trusted: until when the last check that the liveness pipe is still in its folder counts.
-        verify: returns what lets the holders ask whether their claims were lost, if there is a queue.
+        trusted: the time until which the last check that the liveness pipe is still in its folder is valid.
+        verify: returns the function by which holders verify their claims, if there is a queue.
     """
 
-    poll_after = 1.0  # seconds; a safety net, since every hand-over and every death wakes the waiter
+    poll_after = 1.0  # seconds; a safety net, because every hand-over and every death wakes the waiter
     never_blocks = True
     origin: Origin
 
@@ -122,7 +122,7 @@ class FileSteps(StepStore, Notifier):
         self.trusted = 0.0
         self.verify: Callable[[], Callable[[str], object] | None] = lambda: None
         self._retired: set[LineFile] = set()
-        self._mutex = threading.RLock()  # re-entrant: a signal handler may interrupt its own thread here
+        self._mutex = threading.RLock()  # re-entrant, because a signal handler may interrupt its own thread here
         soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         self._most_open = min(MOST_OPEN, soft // 4) if soft > 0 else MOST_OPEN
 
@@ -133,13 +133,13 @@ class FileSteps(StepStore, Notifier):
     # -- one step ---------------------------------------------------------------------------------------
 
     def step(self, key: str, transition: Transition, *args: Any) -> StepResult | None:
-        """Perform a step; see `StepStore.step`; never waits.
+        """Perform a step without waiting; see `StepStore.step`.
 
         Raises:
-            StoreError: the line can't be read or written, or the caller is a signal handler that interrupted a step.
+            StoreError: the file is unreadable or not writable, or a signal handler interrupted a step.
         """
         if (self.liveness.closed or pid() != checked_pid()) and transition in (leave, complete, renew):
-            # The claims ended with the liveness pipe, or they are the parent's after a fork without Python's hooks.
+            # The claims ended with the liveness pipe, or belong to the parent after a fork without Python's hooks.
             return StepResult(None, [RENEWAL_GONE] * len(args[0]) if transition is renew else False)
         try:
             if transition is look:
@@ -207,10 +207,10 @@ class FileSteps(StepStore, Notifier):
         return step._replace(promoted=tuple(mine))
 
     def _perform(self, line: LineFile, rows: int, todo: Sequence[Action], after: Line) -> list[QueuedClaim]:
-        """Perform the writes of a step, and notify other processes; return the waiters of this process to notify.
+        """Perform the writes of a step, and notify other processes; return waiters here.
 
-        Other processes are notified during the step: they wake on another processor meanwhile.  Threads of this
-        process would only wait for the mutex.
+        Other processes are notified during the step, because they wake on another processor.  Threads of this process
+        would only wait for the mutex.
         """
         mine: list[QueuedClaim] = []
         told = False
@@ -226,26 +226,26 @@ class FileSteps(StepStore, Notifier):
             line.shorten(rows, after.max_fence)
         if told:
             line.unguard()
-            give_turn()  # else the kernel, which expects a pipe's writer to sleep soon, delays the woken process
+            give_turn()  # otherwise the kernel, which expects a pipe's writer to sleep soon, delays the woken process
         return mine
 
     def reachable(self, waiter: PipeWaiter) -> str:
-        """Return the number of a waiter's pipe; replace the pipe first if other processes can't find it any more."""
+        """Return the number of a waiter's pipe; replace an unreachable pipe first."""
         liveness = self.liveness
         while not liveness.is_reachable(waiter.pipe):
             old, waiter.pipe = waiter.pipe, liveness.pipe(waiter)
             liveness.discard(old)
-            waiter.wake()  # a notification in the old pipe would be lost: let the waiter look
+            waiter.wake()  # a notification in the old pipe would be lost: let the waiter poll
         return str(waiter.pipe.number)
 
     def notify_others(self, promoted: Sequence[QueuedClaim]) -> None:
         """Do nothing: the step itself notifies waiters in other processes."""
 
     def trust(self) -> None:
-        """Check that other processes find the liveness pipe, since a claim without one counts as dead.
+        """Check that other processes find the liveness pipe: claims without one count as dead.
 
         Raises:
-            StoreError: the connection was closed, or the folder can't be used any more.
+            StoreError: the connection is closed, or the folder is unusable.
         """
         if clock.now() < self.trusted:
             return
@@ -285,9 +285,9 @@ class FileSteps(StepStore, Notifier):
     def _retire(self, line: LineFile) -> None:
         """Close a line; remove its file if the name has neither claims nor a record."""
         line.retired = True
-        with contextlib.suppress(OSError, StoreError), line.section.entered():  # else the interrupted step closes it
+        with contextlib.suppress(OSError, StoreError), line.section.entered():  # else the step closes it
             try:
-                # Checked first: a folder that was removed must not be created again for this.
+                # Checked first, because a removed folder must not be created again for this.
                 data = line.guard() if line.is_intact() else None
                 if data is not None and is_nothing(*self._settled(line.slots(data), micros_in(data, DONE_AT))):
                     line.discard()
@@ -295,7 +295,7 @@ class FileSteps(StepStore, Notifier):
                 line.unguard()
 
     def _settled(self, slots: Sequence[Slot], done: int) -> tuple[Line, StoreTime]:
-        """Return the line of a file, with its live places only, and the clock."""
+        """Return the line of a file with its live claims only, and the clock."""
         lease = int(clock.now() * MICROS)
         line = line_of(slots, done, lease)
         dead = {
@@ -307,7 +307,7 @@ class FileSteps(StepStore, Notifier):
         return line._replace(places=live(line, now)), now
 
     def sweep(self) -> None:
-        """Remove the pipes of dead processes, and some files of names that were not used for a minute."""
+        """Remove the pipes of dead processes, and some files unused for a minute."""
         self.liveness.sweep()
         old = clock.time_of_day() - OLD
         with os.scandir(self.folder.lines) as entries:
@@ -327,7 +327,7 @@ class FileSteps(StepStore, Notifier):
     # -- reading without the guard, so that a reader never blocks a holder or waiter ------------------------------
 
     def _read(self, name: str, most: int = MOST_BYTES) -> bytes:
-        """Return the content of a file in lines/; b"" if interlock did not make it.
+        """Return the content of a file in lines/; b"" if interlock did not create it.
 
         Raises:
             OSError: the file can't be read.
@@ -352,7 +352,7 @@ class FileSteps(StepStore, Notifier):
     def doctor(self) -> list[Check]:
         """Check whether the folder can keep locks."""
         with failing("The checks failed"):
-            from interlock.stores.files import checks  # imported late: programs that only lock start faster
+            from interlock.stores.files import checks  # loaded late, because few programs need it
 
         return checks.examine(self.folder, self.liveness)
 
@@ -400,9 +400,9 @@ def sweep(folder: Folder) -> None:
 def close_dropped() -> None:
     """Close the lines of queues that were collected without being closed."""
     for queue, steps in list(_open.items()):
-        if (queue() is None or steps.liveness.closed) and queue in _open:  # another thread may have been quicker
+        if (queue() is None or steps.liveness.closed) and queue in _open:  # another thread may have been faster
             steps.close()
-            _open.pop(queue, None)  # afterwards: an interrupt leaves the rest to the next call
+            _open.pop(queue, None)  # afterwards, so that an interrupt leaves the rest to the next call
 
 
 def queue_on(folder: Folder, kind: Callable[[FileSteps], Q]) -> Q:

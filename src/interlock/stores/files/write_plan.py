@@ -1,4 +1,4 @@
-"""The writes that turn one line into another, their order, and the waiters to notify in between.
+"""The writes that turn one line into another, their order, and notifications.
 
 A step runs under the guard, so no other process writes meanwhile; but its process may be killed between any two
 writes.  The file then still contains a valid line: some claims are removed already, and the new claim and the
@@ -23,7 +23,7 @@ from interlock.stores.files.slots import Slot, top_of
 
 
 class Write(NamedTuple):
-    """A write of one slot; without a place the slot becomes free, and keeps only its fence."""
+    """A write of one slot; without a claim the slot becomes free, and keeps its fence."""
 
     row: int
     place: QueuedClaim | None
@@ -36,7 +36,7 @@ class RecordWrite(NamedTuple):
 
 
 class Tell(NamedTuple):
-    """A notification of a waiter: it holds the lock now, or (pending) it should look again."""
+    """A notification: the waiter holds the lock now, or (pending) must poll."""
 
     place: QueuedClaim
 
@@ -79,7 +79,7 @@ def watched_by(line: Line, id: str) -> set[str]:
 
 
 def dead_among(places: Sequence[QueuedClaim], ids: Sequence[str], is_alive: Callable[[str], bool]) -> set[str]:
-    """Return the tokens of the dead processes that a step of some claims must know of.
+    """Return the tokens of dead processes that matter for a step of some claims.
 
     It asks about all places up to and including the first waiter, the last in line, and the claims themselves, each
     with the place before it.  A dead process elsewhere is noticed by the waiter behind it, which watches it.
@@ -98,7 +98,7 @@ def dead_among(places: Sequence[QueuedClaim], ids: Sequence[str], is_alive: Call
 
 
 def actions(slots: Sequence[Slot], before: Line, step: StepResult, me: Sequence[str]) -> list[Action]:
-    """Return the writes of a step in their order, with the notifications in between.
+    """Return the writes of a step in order, with the notifications in between.
 
     Args:
         slots: the slots of the file.
@@ -133,7 +133,7 @@ def actions(slots: Sequence[Slot], before: Line, step: StepResult, me: Sequence[
 
 
 def _unaware(before: Line, step: StepResult) -> list[QueuedClaim]:
-    """Return the waiters that must look again, because they have to watch other processes than before."""
+    """Return the waiters that must poll, because they must watch other processes."""
     places = () if step.line is None else step.line.places
     were = {place.fence: at for at, place in enumerate(before.places)}
     return [

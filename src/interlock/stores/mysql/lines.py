@@ -74,7 +74,7 @@ class MysqlConnection:
         grants_at: from when, by `clock.now`, such a server may grant locks after its start.
 
     Raises:
-        StoreError: the server can't be reached, or can't be used for locks.
+        StoreError: the server is unreachable, or can't be used for locks.
     """
 
     trust: object = None
@@ -132,11 +132,11 @@ class MysqlConnection:
         return Done(rows, affected)
 
     def abandon(self, undo: object) -> None:
-        """Close the connection; a request in progress needs no undo, since the next swap makes it fail."""
+        """Close the connection; a request in progress needs no undo, because the next swap makes it fail."""
         self.close()
 
     def close(self) -> None:
-        """Close the connection; in a forked child do nothing, since the parent uses it."""
+        """Close the connection; in a forked child do nothing, because the parent uses it."""
         if self._pid == checked_pid():
             with suppress(Exception):  # the connection is closed already
                 self._file.check()
@@ -220,21 +220,21 @@ class MysqlLines(SwapStore[int]):
                 self._pool.ask(ddl(self._options.table), deadline)
 
     def load(self, key: str) -> tuple[int | None, str, int]:
-        """As `SwapStore.load`."""
+        """See `SwapStore.load`."""
         ((version, line, now),) = self._ask(
             f"SELECT l.version, l.line, {NOW} FROM (SELECT 1) one LEFT JOIN {self._table} l ON l.k = {_key(key)}"
         ).rows
         return (None, "", int(now)) if version is None else (int(version), _text(line), int(now))
 
     def load_kept(self, key: str) -> tuple[str, str, int]:
-        """As `SwapStore.load_kept`."""
+        """See `SwapStore.load_kept`."""
         ((line, value, now),) = self._ask(
             f"SELECT l.line, l.kept, {NOW} FROM (SELECT 1) one LEFT JOIN {self._table} l ON l.k = {_key(key)}"
         ).rows
         return "" if line is None else _text(line), "" if value is None else _text(value), int(now)
 
     def swap(self, key: str, version: int | None, text: str, now: int, value: str | None = None) -> int | None:
-        """As `SwapStore.swap`; the text contains neither quotes nor backslashes."""
+        """See `SwapStore.swap`; the text contains neither quotes nor backslashes."""
         if version is None:
             namespace, _, name = key.partition(SEPARATOR)
             new = now  # unlike the version of any earlier row of this name: a swap of a deleted row must not succeed
@@ -260,7 +260,7 @@ class MysqlLines(SwapStore[int]):
         return new if done.affected else None
 
     def swap_many(self, swaps: Sequence[tuple[str, int, str]], now: int) -> list[int]:
-        """As `SwapStore.swap_many`."""
+        """See `SwapStore.swap_many`."""
         wanted = " UNION ALL ".join(
             f"SELECT {_key(key)} AS k, {version} AS version, '{text}' AS line" for key, version, text in sorted(swaps)
         )
@@ -272,7 +272,7 @@ class MysqlLines(SwapStore[int]):
         return [version + 1 for _, version, _ in swaps] if done.affected == len(swaps) else []
 
     def permit(self, place: QueuedClaim) -> None:
-        """As `SwapStore.permit`: a server that lost commits in a crash must not grant a lock that is still held.
+        """See `SwapStore.permit`: a server that lost commits in a crash must not grant a lock that is still held.
 
         Raises:
             Refused: the lease is longer than the grace of such a server.

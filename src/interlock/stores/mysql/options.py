@@ -115,7 +115,7 @@ def arguments_in(url: SplitResult, given: Mapping[str, object], timeout: float) 
     how |= usual(timeout) | {name: given[name] for name in CONNECTING if name in given}
     secured = any(name.startswith("ssl") for name in how)
     if not secured and (how["host"] in _NEAR or "unix_socket" in how):
-        how["ssl_disabled"] = True  # else PyMySQL loads all CA certificates of the system for each connection
+        how["ssl_disabled"] = True  # otherwise PyMySQL loads all CA certificates of the system for each connection
     return how
 
 
@@ -169,7 +169,7 @@ class MysqlOptions(NamedTuple):
         dial: returns a new connection of PyMySQL.
         table: the table of the lines.
         create: True to create the table if it does not exist.
-        max_connections: the most connections of a process.
+        max_connections: the maximum number of connections of a process.
         timeout: seconds to wait for a reply.
         grace: seconds without grants after the start of a server that can lose commits in a crash.
     """

@@ -48,13 +48,13 @@ class PostgresStore(Store):
         return cls(with_secrets(options_of(url), password, dial))
 
     def queue(self) -> Queue:
-        """As `Store.queue`."""
+        """See `Store.queue`."""
         from interlock.stores.postgresql._sync.queue import PostgresQueue
 
         return PostgresQueue(self._options)
 
     def aqueue(self) -> AsyncQueue:
-        """As `Store.aqueue`."""
+        """See `Store.aqueue`."""
         from interlock.stores.postgresql._async.queue import AsyncPostgresQueue
 
         return AsyncPostgresQueue(self._options)

@@ -47,7 +47,7 @@ class PostgresOptions(NamedTuple):
         table, schema: the table of the lines.
         create: True to create the table and the functions if they do not exist.
         grace: seconds, as for `ddl`; used when the table is created.
-        max_connections: the most connections for steps.
+        max_connections: the maximum number of connections for steps.
         timeout: seconds to wait for a reply.
         torn: True if an error text of libpq may repeat a part of the password.
         arguments: returns the arguments with which psycopg connects.

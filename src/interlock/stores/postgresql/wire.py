@@ -234,7 +234,7 @@ class PostgresWire:
         self._fixed = lru_cache(4096)(_fixed)
 
     def enter(self, claim: Claim, mode: Mode, channel: str) -> PgStatement:
-        """As `Wire.enter`."""
+        """See `Wire.enter`."""
         id, spec, who = claim
         listens = "" if self.deaf or mode not in MODES else channel
         values = (id.encode(), MODES.get(mode, b"try"), listens.encode())
@@ -242,7 +242,7 @@ class PostgresWire:
         return PgStatement(self._enter, (key, *values, *about), "")
 
     def entered(self, reply: Sequence[Row]) -> EnterResult | None:
-        """As `Wire.entered`."""
+        """See `Wire.entered`."""
         state, fence, slot, look_in, waited, _ = reply[0]
         if state == USING:
             return EnterResult("using", int(fence), slot=int(slot))
@@ -262,20 +262,20 @@ class PostgresWire:
         stored_result: str = "",
         before: Sequence[str] = (),
     ) -> PgStatement:
-        """As `Wire.leave`."""
+        """See `Wire.leave`."""
         about = (claim.id.encode(), micros(keep_for), b"f", channel.encode(), stored_result.encode())
         return PgStatement(self._leave, (hashed(claim.spec.key), *about), channel)
 
     def run_result(self, key: str, delete: bool) -> PgStatement:
-        """As `Wire.run_result`."""
+        """See `Wire.run_result`."""
         return PgStatement(self._kept, (hashed(key), b"t" if delete else b"f"))
 
     def value(self, reply: Sequence[Row]) -> str | None:
-        """As `Wire.value`."""
+        """See `Wire.value`."""
         return reply[0][0][1:] if reply[0][0] else None
 
     def left(self, reply: Sequence[Row]) -> LeaveResult:
-        """As `Wire.left`; the result may contain waiters of other processes, which the caller ignores."""
+        """See `Wire.left`; the result may contain waiters of other processes, which the caller ignores."""
         removed, told = reply[0]
         if not told and removed in ("0", "1"):
             return REMOVED if removed == "1" else NOT_THERE
@@ -284,33 +284,33 @@ class PostgresWire:
         return LeaveResult(bool(done), [(id, int(fence), int(slot)) for _, id, fence, slot in promoted], bool(more))
 
     def renew(self, claims: Sequence[Claim], before: Sequence[Sequence[str]] = ()) -> PgStatement:
-        """As `Wire.renew`."""
+        """See `Wire.renew`."""
         keys = array(hashed(claim.spec.key) for claim in claims)
         return PgStatement(self._renew, (keys, array(claim.id.encode() for claim in claims)))
 
     def renewed(self, claims: Sequence[Claim], reply: Sequence[Row]) -> list[Renewed]:
-        """As `Wire.renewed`."""
+        """See `Wire.renewed`."""
         held_up = StoreError("Another step on this claim has not ended, so the claim was not renewed.")
         found = {id: held_up if answer == "-1" else int(answer) for id, answer in reply}
         return [found.get(claim.id, RENEWAL_GONE) for claim in claims]
 
     def adopt(self, key: str, id: str, claim: Claim, channel: str, before: Sequence[str] = ()) -> PgStatement:
-        """As `Wire.adopt`."""
+        """See `Wire.adopt`."""
         hashed_key, about = self._fixed(claim.spec, claim.who, checked_pid())
         ids = (id.encode(), claim.id.encode(), channel.encode())
         return PgStatement(self._adopt, (hashed_key, *ids, about[0], *about[-3:]), "")
 
     def adopted(self, reply: Sequence[Row]) -> tuple[int, int] | None:
-        """As `Wire.adopted`."""
+        """See `Wire.adopted`."""
         fence, slot, _ = reply[0]
         return (int(fence), int(slot)) if fence else None
 
     def evict(self, key: str, id: str | None, rest: Sequence[str] = ()) -> PgStatement:
-        """As `Wire.evict`."""
+        """See `Wire.evict`."""
         return PgStatement(self._leave, (hashed(key), (id or "*").encode(), b"0", b"t", b"", b""), "")
 
     def evicted(self, reply: Sequence[Row]) -> tuple[int, bool, Sequence[str]]:
-        """As `Wire.evicted`."""
+        """See `Wire.evicted`."""
         count = int(reply[0][0])
         return max(count, -1 - count), count < 0, ()
 

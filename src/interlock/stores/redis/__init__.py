@@ -30,7 +30,7 @@ class RedisStore(Store):
         return cls(settings_of(url))
 
     def queue(self) -> Queue:
-        """As `Store.queue`."""
+        """See `Store.queue`."""
         if self._options.kind == "cluster":
             from interlock.stores.redis._sync.cluster import RedisClusterQueue
 
@@ -40,7 +40,7 @@ class RedisStore(Store):
         return RedisQueue(self._options)
 
     def aqueue(self) -> AsyncQueue:
-        """As `Store.aqueue`."""
+        """See `Store.aqueue`."""
         if self._options.kind == "cluster":
             from interlock.stores.redis._async.cluster import AsyncRedisClusterQueue
 

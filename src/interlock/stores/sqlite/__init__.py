@@ -31,7 +31,7 @@ class SqliteStore(BlockingStore):
         return cls(options_of(url))
 
     def steps(self) -> StepStore:
-        """As `BlockingStore.steps`."""
+        """See `BlockingStore.steps`."""
         return database_of(self._options)
 
 

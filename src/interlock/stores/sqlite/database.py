@@ -1,4 +1,4 @@
-"""The step store on a SQLite file: one connection for all clients of this process, one step at a time."""
+"""The step store on a SQLite file: one connection per process, one step at a time."""
 
 import sqlite3
 import threading
@@ -30,7 +30,7 @@ from interlock.stores.files.machine import check_of
 from interlock.stores.files.opening import OpenFile
 from interlock.stores.sqlite.opening import Opened, SqliteOptions, keep, open_claims, value_kept
 
-FORK = 10.0  # seconds that a fork waits for a step; the first step takes long, since it opens the files
+FORK = 10.0  # seconds that a fork waits for a step; the first step takes long, because it opens the files
 REMEMBERED = 256  # lines
 _PASSING = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_NOMEM)
 _ADVICE = {
@@ -46,13 +46,13 @@ _ADVICE = {
 
 
 class Database(StepStore):
-    """The lines of a file; a step blocks for the disk only, and reports a file that others have locked as busy.
+    """The lines of a file; a step blocks only for the disk, and reports a locked file as busy.
 
     Args:
         options: the file.
     """
 
-    poll_after = 5.0  # seconds; a safety net, since processes of this host notify each other of every hand-over
+    poll_after = 5.0  # seconds; a safety net, because processes of this host notify each other of every hand-over
     notifier = neighbours
 
     def __init__(self, options: SqliteOptions) -> None:
@@ -72,9 +72,9 @@ class Database(StepStore):
         """
         checked_pid()
         if _held:
-            with _mutex:  # let the fork go first, or busy threads could delay it for ever
+            with _mutex:  # let the fork go first, because busy threads could delay it forever
                 pass
-        with self.section.mutex:  # no `Section.entered`: the traceback of an interrupt could keep that taken
+        with self.section.mutex:  # not `Section.entered`, because the traceback of an interrupt could keep it taken
             if self.section.taken:
                 raise StoreError(WITHIN_A_STEP)
             self.section.taken = True
@@ -156,7 +156,7 @@ class Database(StepStore):
         return self._opened
 
     def _failed(self, error: sqlite3.Error) -> None:
-        """Return if the file is busy; for another error close the file, so that the next step opens it again.
+        """Return if the file is busy; after other errors close it, to be reopened.
 
         Raises:
             StoreError: as `step`.
@@ -203,7 +203,7 @@ class Database(StepStore):
             opened.close()
 
     def close(self) -> None:
-        """Count one client less; the last one closes the file."""
+        """Drop one reference; close the file when none remain."""
         with _mutex:
             self.users -= 1
             neighbours.leave()
@@ -234,7 +234,7 @@ _unusable: set[str] = set()
 
 
 def database_of(options: SqliteOptions) -> Database:
-    """Return the database of this process at a path, for one more client, which must close it."""
+    """Return this process's database at a path, for another client, which must close it."""
     with _mutex:
         database = _databases.setdefault(options.path, Database(options))
         database.users += 1
@@ -243,7 +243,7 @@ def database_of(options: SqliteOptions) -> Database:
 
 
 def _before_fork() -> None:
-    """Wait until no thread is inside SQLite: in the child its mutexes and file locks would stay locked for ever."""
+    """Wait until no thread is inside SQLite, whose locks would stay locked in the child."""
     _mutex.acquire()
     _held.append(_mutex)
     _held.extend(
@@ -255,7 +255,7 @@ def _before_fork() -> None:
 
 def _after_fork_in_parent() -> None:
     held = _held.copy()
-    _held.clear()  # before `_mutex` is free: from then on it is what the fork of another thread has taken
+    _held.clear()  # before `_mutex` is free, because then it belongs to the fork of another thread
     for each in reversed(held):
         each.release()
 

@@ -1,4 +1,4 @@
-"""Opening the two files of a store, and checking that they are interlock's.
+"""Opening and checking the two files of a store.
 
 The path of the URL is a small database that survives a restart of the machine: it contains the name of the file with
 the claims of this boot, and the records of `once`.  It is written rarely, with full synchronization.
@@ -43,7 +43,7 @@ class SqliteOptions(NamedTuple):
 
     Attributes:
         path: the absolute path of the file, without symbolic links.
-        allow: a type of file system, like "virtiofs", that the user allows because no other machine uses it.
+        allow: a type of file system, such as "virtiofs", that the user allows because no other machine uses it.
     """
 
     path: str
@@ -100,7 +100,7 @@ def _checked(path: str) -> str:
 
 
 def _followed(path: str) -> str:
-    """Resolve symbolic links, so that programs which name the link share locks with those which name the file.
+    """Resolve symbolic links, so that the link and the file share locks.
 
     Raises:
         InvalidArgument: the link belongs to another user, who could choose where files are created and removed.
@@ -121,7 +121,7 @@ KEPT = (
 )
 LINES = ("CREATE TABLE line (key BLOB PRIMARY KEY, text TEXT NOT NULL) WITHOUT ROWID",)
 SETTINGS = ("PRAGMA trusted_schema = off", "PRAGMA synchronous = off", "PRAGMA journal_mode = persist")
-"""No WAL; and a persistent journal, since other users of a sticky folder may not remove it."""
+"""No WAL; a persistent journal, because users of a sticky folder may not remove it."""
 LATE = 60 * MICROS  # microseconds by which the time of a file may be too early after a power failure
 
 
@@ -155,7 +155,7 @@ class Opened(NamedTuple):
     ahead: int
 
     def close(self, leak: bool = False) -> None:
-        """Close the connection and then the descriptor, whose closing first would drop SQLite's locks.
+        """Close the connection, and then the descriptor.
 
         Args:
             leak: True to leak the connection, as is done if the program has closed the descriptor: closing it would
@@ -169,7 +169,7 @@ class Opened(NamedTuple):
 
 
 def open_claims(options: SqliteOptions, alive: OpenFile) -> Opened:
-    """Open the file of the claims of this boot; create the files that are missing.
+    """Open the file of this boot's claims; create missing files.
 
     Args:
         options: the files.
@@ -205,7 +205,7 @@ def open_claims(options: SqliteOptions, alive: OpenFile) -> Opened:
 
 
 def _of_this_boot(execute: Execute, path: str, sharing: Sharing, alive: OpenFile) -> Opened:
-    """Open the file of the claims; the caller's transaction excludes other processes that do the same."""
+    """Open the file of the claims, inside a transaction that excludes other processes."""
     began = int((clock.time_of_day() - clock.awake_or_not()) * MICROS)
     here = Boot(secrets.token_hex(6), machine.boot_id(), machine.clock(), began)
     row = execute("SELECT file, id, clock, ahead FROM boot").fetchone()
@@ -300,7 +300,7 @@ def connect(path: str) -> sqlite3.Connection:
 
 
 def _settle(execute: Execute, path: str, schema: tuple[str, ...]) -> None:
-    """Create the tables of an empty database, or check that they are interlock's; inside a transaction.
+    """Create the tables of an empty database, or check its tables; in a transaction.
 
     Raises:
         StoreError: the database is another program's, or another version's.
@@ -323,7 +323,7 @@ def check_file(path: str, sharing: Sharing) -> None:
 
     Raises:
         FileNotFoundError: there is no file.
-        StoreError: the file is not safe to use; the message says why.
+        StoreError: the file is not safe to use; the message gives the reason.
     """
     found = os.lstat(path)
     what = ""

@@ -45,7 +45,7 @@ NOT_RENEWED = StoreError("The session did not reply in time.")
 
 # async only
 async def blocking(session: BaseSession, text: str, seconds: float | None) -> Rows:
-    """As `BaseSession.perform`, in a worker thread."""
+    """See `BaseSession.perform`, in a worker thread."""
     return await (rt.run_in_daemon_thread if seconds is None else rt.offload)(session.perform, text, seconds)
 
 
@@ -342,7 +342,7 @@ class AsyncAdvisoryQueue(AsyncQueue):
         """Send a request on an idle session.
 
         Raises:
-            StoreError: the server can't be reached, or refuses.
+            StoreError: the server is unreachable, or refuses.
         """
         session = await self._session()
         try:

@@ -20,7 +20,7 @@ FLUSH = 0.001  # seconds between two attempts to send the rest of a request
 
 
 def perform(session: BaseSession, text: str, seconds: float | None) -> Rows:
-    """As `BaseSession.perform`, of a session with PostgreSQL."""
+    """See `BaseSession.perform`, of a session with PostgreSQL."""
     try:
         if session.owes:
             with suppress(Refused):

@@ -337,7 +337,7 @@ class AdvisoryQueue(Queue):
         """Send a request on an idle session.
 
         Raises:
-            StoreError: the server can't be reached, or refuses.
+            StoreError: the server is unreachable, or refuses.
         """
         session = self._session()
         try:

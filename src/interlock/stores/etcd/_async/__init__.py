@@ -1,1 +1,1 @@
-"""The source of both colours."""
+"""The queue of etcd for tasks; that for threads is generated."""

@@ -1,4 +1,4 @@
-"""The leases of the claims of one process or event loop; a lease that is free again is reused for the next claim."""
+"""The leases of one process or loop; a free lease is reused for the next claim."""
 
 import json
 import math
@@ -11,12 +11,12 @@ from interlock.runtime import clock
 from interlock.stores.etcd._async.gateway import AsyncGateway
 from interlock.stores.etcd.wire import LeaseEnded
 
-LONG = 5.0  # seconds; a lease from here on is made a second longer, so that it can be reused during that second
+LONG = 5.0  # seconds; longer leases get an extra second, so that they can be reused during that second
 STREAM = 16  # leases extended by one request: as many as fit into the first 512 bytes, which the gateway reads
 
 
 class Lease:
-    """A lease of etcd: its number, and until when it lasts at least, by this process's clock."""
+    """A lease of etcd: its number, and its earliest end by this process's clock."""
 
     def __init__(self, id: str, until: float = 0.0) -> None:
         self.id = id
@@ -39,7 +39,7 @@ class AsyncLeases:
         self.of: dict[str, Lease] = {}
 
     async def take(self, claim: Claim, deadline: float) -> str:
-        """Return the number of a lease that lasts at least as long as the claim asks for: a reused or a new one."""
+        """Return the number of a reused or new lease that is long enough for a claim."""
         ttl = claim.spec.ttl
         lease = self.of.get(claim.id)  # from an earlier request of this claim that had no reply
         with suppress(IndexError):
@@ -52,13 +52,13 @@ class AsyncLeases:
         return lease.id
 
     async def grant(self, seconds: int, deadline: float) -> Lease:
-        """Make a lease; etcd makes it longer if it would be shorter than an election."""
+        """Create a lease; etcd lengthens a lease shorter than an election."""
         sent = clock.awake_or_not()
         (reply,) = await self._gateway.ask("lease/grant", json.dumps({"TTL": str(seconds)}), deadline)
         return Lease(reply["ID"], sent + int(reply["TTL"]))
 
     async def extend(self, leases: Sequence[Lease], deadline: float) -> list[int]:
-        """Extend leases, many by one request; return the seconds that each has left: 0 if it has expired.
+        """Renew leases, many by one request; return the seconds left of each, 0 if expired.
 
         The gateway stops reading a stream when it begins to answer: the leases without a reply are requested again.
         """
@@ -73,13 +73,13 @@ class AsyncLeases:
         return [left[lease.id] for lease in leases]
 
     def free(self, claim: Claim) -> None:
-        """Keep the lease of a claim for the next claim; the caller has deleted all keys that were bound to it."""
+        """Keep a claim's lease for the next claim; the caller has deleted all its keys."""
         lease = self.of.pop(claim.id, None)
         if lease is not None:
             self._spare[_seconds(claim.spec.ttl)].append(lease)
 
     async def end(self, claim: Claim, deadline: float) -> None:
-        """Revoke the lease of a claim: this deletes its keys, and a late request can't put them there any more."""
+        """Revoke a claim's lease: this deletes its keys, and makes a late request fail."""
         lease = self.of.get(claim.id)
         if lease is not None:
             with suppress(LeaseEnded):

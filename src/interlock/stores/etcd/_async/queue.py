@@ -1,4 +1,4 @@
-"""The queue of etcd: each claim is a key, and the order of their creation decides which claims hold the lock."""
+"""The queue of etcd: claims are keys, and their order of creation decides."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -31,8 +31,8 @@ from interlock.stores.etcd._async.turns import AsyncTurns
 from interlock.stores.etcd.options import EtcdOptions
 from interlock.stores.etcd.wire import CLAIMS, DONE, LIVE, Found, Json
 
-POLL_INTERVAL = 10.0  # seconds between two polls of a waiter; a safety net, since deletions are watched
-FEW = 16  # the most claims of a name for which a listing asks how long their leases last
+POLL_INTERVAL = 10.0  # seconds between two polls of a waiter; a safety net, because deletions are watched
+FEW = 16  # maximum number of claims of a name for which a listing asks for lease times
 AT_ONCE = 100  # operations of one transaction; etcd accepts 128
 
 
@@ -60,7 +60,7 @@ class AsyncEtcdQueue(AsyncQueue):
     async def enter(
         self, claim: Claim, waiter: Wakeable | None, may_queue: bool, already_queued: bool
     ) -> EnterResult:
-        """As `AsyncQueue.enter`."""
+        """See `AsyncQueue.enter`."""
         made = waiter or rt.AsyncWaiter()
         if may_queue:
             self._turns.add(claim, made)
@@ -77,7 +77,7 @@ class AsyncEtcdQueue(AsyncQueue):
         return answer
 
     async def _stands_yet(self, claim: Claim, deadline: float) -> EnterResult:
-        """Return the state of a waiting claim, and extend its lease.
+        """Return the state of a waiting claim, and renew its lease.
 
         First the read, as in `renew`: a deposed leader that is stuck still extends leases (etcd issue 15247), but
         does not answer a linearizable read.
@@ -88,7 +88,7 @@ class AsyncEtcdQueue(AsyncQueue):
         return await self._stands(claim, found, asked, deadline)
 
     async def _enter(self, claim: Claim, wait: bool, deadline: float) -> EnterResult:
-        """Put a claim into an empty line, or at the end of the line if it waits or there is room for it."""
+        """Put a claim into an empty line, or at the end if it waits or fits."""
         spec, folder = claim.spec, self._folder(claim.spec.key)
         path, lease, look = folder + CLAIMS + claim.id, await self._leases.take(claim, deadline), wire.look(folder)
         queued = [wire.put(path, wire.place_of(claim, True), lease), look]
@@ -111,7 +111,7 @@ class AsyncEtcdQueue(AsyncQueue):
                 return RUN_ALREADY_DONE if was_done else REFUSED
             found = wire.looked(folder, await self._gateway.transact([], queued, [], deadline, repeat=False))
         answer = await self._stands(claim, found, True, deadline)
-        if not wait and answer.state == "pending":  # other claims took the room meanwhile
+        if not wait and answer.state == "pending":  # other claims took the room in between
             await self.leave(claim)
             return REFUSED
         return answer
@@ -150,7 +150,7 @@ class AsyncEtcdQueue(AsyncQueue):
         """
         self._turns.remove(claim.id)
         if not again:
-            try:  # after the revocation a late request finds no lease, and can't enter
+            try:  # after the revocation a late request finds no lease, and cannot enter
                 await self._leases.end(claim, self._gateway.deadline())
             except StoreError:
                 error = UnknownOutcome(str(error))
@@ -159,7 +159,7 @@ class AsyncEtcdQueue(AsyncQueue):
         return answer._replace(state="gone") if lost else answer
 
     async def leave(self, claim: Claim, keep_for: float = 0.0, stored_result: str = "") -> bool:
-        """As `AsyncQueue.leave`."""
+        """See `AsyncQueue.leave`."""
         self._turns.remove(claim.id)
         folder, deadline = self._folder(claim.spec.key), self._gateway.deadline()
         path = folder + CLAIMS + claim.id
@@ -188,21 +188,21 @@ class AsyncEtcdQueue(AsyncQueue):
         return removed
 
     async def _change(self, path: str, changes: list[Json], deadline: float, repeat: bool = True) -> bool:
-        """Perform operations if a key exists; return whether it did."""
+        """Perform operations if a key exists; return True if it did."""
         return "succeeded" in await self._gateway.transact([wire.is_there(path)], changes, [], deadline, repeat)
 
     async def run_result(self, key: str) -> str | None:
-        """As `AsyncQueue.run_result`."""
+        """See `AsyncQueue.run_result`."""
         record = (await self._read(key)).record
         return None if record is None else record[0]
 
     async def delete_run_result(self, key: str) -> bool:
-        """As `AsyncQueue.delete_run_result`."""
+        """See `AsyncQueue.delete_run_result`."""
         path = self._folder(key) + DONE
         return await self._change(path, [wire.delete(path)], self._gateway.deadline(), repeat=False)
 
     async def renew(self, claims: Sequence[Claim]) -> list[Renewed]:
-        """As `AsyncQueue.renew`: transactions read the lines of many names, then streams extend many leases."""
+        """Renew like `AsyncQueue.renew`: read many lines, then extend many leases."""
         deadline = self._gateway.deadline(min([claim.spec.ttl * ANSWER_WITHIN for claim in claims], default=0.0))
         keys = list(dict.fromkeys(claim.spec.key for claim in claims))
         lines: dict[str, Found] = {}
@@ -220,7 +220,7 @@ class AsyncEtcdQueue(AsyncQueue):
         ]
 
     async def adopt(self, key: str, id: str, claim: Claim, detached: bool = False) -> Held | None:
-        """As `AsyncQueue.adopt`; a claim outlives its process on this store in any case."""
+        """Adopt like `AsyncQueue.adopt`; on this store a claim always outlives its process."""
         folder, deadline = self._folder(key) + CLAIMS, self._gateway.deadline()
         found = await self._read(key, deadline)
         step = adopt(found.line, LIVE, id, claim, wire.origin())
@@ -238,13 +238,13 @@ class AsyncEtcdQueue(AsyncQueue):
         return None if step.answer is None else Held(claim, step.answer.fence, 0.0, step.answer.slot)
 
     async def evict(self, key: str, id: str | None) -> int:
-        """As `AsyncQueue.evict`."""
+        """See `AsyncQueue.evict`."""
         changes = [wire.delete(self._folder(key) + CLAIMS + (id or ""))]
         done = await self._gateway.transact([], changes, [], self._gateway.deadline(), repeat=False)
         return int(done["responses"][0]["response_delete_range"].get("deleted", 0))
 
     async def look(self, key: str) -> list[ClaimView]:
-        """As `AsyncQueue.look`; etcd tells one lease at a time, so only up to `FEW` of one name are asked for."""
+        """List like `AsyncQueue.look`, with lease times for at most `FEW` claims of a name."""
         views, deadline = [], self._gateway.deadline()
         for each, found in sorted((await self._lines(key)).items()):
             few = len(found.line.places) <= FEW and not key.endswith(SEPARATOR)
@@ -256,7 +256,7 @@ class AsyncEtcdQueue(AsyncQueue):
         return views
 
     async def namespaces(self) -> list[str]:
-        """List the namespaces that have a holder or a waiter."""
+        """List the namespaces with a holder or a waiter."""
         return sorted({namespace_of(key) for key in await self._lines("")})
 
     async def _lines(self, key: str) -> dict[str, Found]:

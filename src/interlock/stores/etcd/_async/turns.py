@@ -1,6 +1,6 @@
-"""The waiters of this process or event loop, notified by one watch of all deletions.
+"""The waiters of this process or loop, notified by one watch of all deletions.
 
-Claims before a waiter are only ever deleted, never added.  So after a deletion a name is read again only if, by its
+Claims ahead of a waiter are only deleted, never added.  So after a deletion a name is read again only if, by its last
 last known line without the deleted claims, a waiter may hold the lock now.  The linearizable read decides, not the
 watch.
 """
@@ -45,7 +45,7 @@ class AsyncTurns:
         self._used = 0.0
 
     def add(self, claim: Claim, waiter: Wakeable) -> None:
-        """Add a waiter; call this before the request that puts the claim into the line, to miss no deletion."""
+        """Add a waiter, before the request that enters its claim, to miss no deletion."""
         self.waiters.add(claim.id, waiter)
         self._keys[claim.id] = claim.spec.key
 
@@ -58,7 +58,7 @@ class AsyncTurns:
         """Start to watch the deletions after a revision, unless the watch is running."""
         with self._mutex:
             self._used = clock.now()
-            if not self._runs:  # stays False if no thread can be started: then waiters poll
+            if not self._runs:  # stays False if no thread can start: then waiters poll
                 self._runs = rt.start_background("interlock-listener", self._run, revision) is not None
 
     async def _run(self, revision: int) -> None:
@@ -93,7 +93,7 @@ class AsyncTurns:
         return self._is_wanted()
 
     async def _look_at(self, key: str, gone: set[str]) -> None:
-        """Notify the waiters of a key that hold the lock after deletions, and those whose claims are gone."""
+        """Notify the waiters of a key that now hold the lock, or whose claims are gone."""
         waiting = [id for id, each in self._keys.copy().items() if each == key]
         line = self._known[key] = line_of(
             place for place in self._known.get(key, EMPTY).places if place.id not in gone

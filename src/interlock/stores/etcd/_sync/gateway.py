@@ -22,7 +22,7 @@ from interlock.stores.etcd.options import EtcdOptions
 from interlock.stores.etcd.wire import Json, LoggedOut, refusal
 
 LEADER = {"Grpc-Metadata-Hasleader": "true"}
-"""With this header, a member without a leader answers with an error at once, and ends its watches."""
+"""With this header a member without a leader fails immediately, and ends its watches."""
 LONGEST_SILENCE = 10.0  # seconds without an event, after which the watch is requested again
 
 
@@ -75,14 +75,14 @@ class Gateway:
         return (self.ask("kv/txn", json.dumps(body), deadline, repeat))[0]
 
     def ask(self, path: str, body: str, deadline: float, repeat: bool = True, left: int = 0) -> list[Json]:
-        """Send a request to one member after the other, until one answers; to the first one twice.
+        """Send a request to one member after another until a reply comes; first one twice.
 
         Args:
             path: the path of the request, without "/v3/".
             body: one JSON object, or several for a stream.
-            deadline: until when to wait, by `clock.now`.
+            deadline: the end of the wait, by `clock.now`.
             repeat: True if the request may be performed twice.
-            left: the most members to ask; 0 for all.
+            left: the maximum number of members to ask; 0 for all.
 
         Raises:
             Refused, Unreachable, Denied: nothing was done.
@@ -121,7 +121,7 @@ class Gateway:
         return _read(response.status_code, text, where)
 
     def _respond(self, where: str, path: str, body: str, seconds: float, silence: float) -> httpx.Response:
-        """Send a request to a member, and record which socket was used; nothing is sent in a forked child."""
+        """Send a request to a member, and note its socket; send nothing in a forked child."""
         if self.closed or self._pid != checked_pid():
             raise closed()
         self._let_go()
@@ -139,9 +139,9 @@ class Gateway:
         return response
 
     def _let_go(self) -> None:
-        """Detach sockets that the program has closed, or httpx would close another file with the same descriptor."""
+        """Detach sockets that the program has closed, so that httpx closes no other file."""
         for file in list(self._sockets.values()):
-            file.is_ours()  # if not, the socket lets go of the number
+            file.is_ours()  # if not, the socket detaches the number
 
     def _failure(self, error: Exception, where: str, seconds: float) -> StoreError:
         """Return the StoreError for an error of httpx or of its transport."""
@@ -153,7 +153,7 @@ class Gateway:
             return no_room(where, self._options.most, seconds)
         if isinstance(error, httpx.TimeoutException):
             return no_answer(where, seconds)
-        # A TLS 1.3 server that requires a client certificate says so after the handshake, or only hangs up.
+        # A TLS 1.3 server that requires a client certificate reports that after the handshake, or only disconnects.
         if self._options.tls and not self.answered:
             error = OSError(
                 f"{error or 'it closed the connection'} (if it requires a client certificate, see "
@@ -196,7 +196,7 @@ class Gateway:
         self._transport.close()
 
     def abort(self) -> None:
-        """Refuse further requests, and end those in progress and the watch; never waits."""
+        """Refuse further requests, and end those in progress and the watch, without waiting."""
         self.closed = True
         self._let_go()
         for file in list(self._sockets.values()):

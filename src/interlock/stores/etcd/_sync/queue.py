@@ -1,5 +1,5 @@
 # Generated from _async/queue.py by tools/unasync.py; change that one.
-"""The queue of etcd: each claim is a key, and the order of their creation decides which claims hold the lock."""
+"""The queue of etcd: claims are keys, and their order of creation decides."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -32,8 +32,8 @@ from interlock.stores.etcd._sync.turns import Turns
 from interlock.stores.etcd.options import EtcdOptions
 from interlock.stores.etcd.wire import CLAIMS, DONE, LIVE, Found, Json
 
-POLL_INTERVAL = 10.0  # seconds between two polls of a waiter; a safety net, since deletions are watched
-FEW = 16  # the most claims of a name for which a listing asks how long their leases last
+POLL_INTERVAL = 10.0  # seconds between two polls of a waiter; a safety net, because deletions are watched
+FEW = 16  # maximum number of claims of a name for which a listing asks for lease times
 AT_ONCE = 100  # operations of one transaction; etcd accepts 128
 
 
@@ -61,7 +61,7 @@ class EtcdQueue(Queue):
     def enter(
         self, claim: Claim, waiter: Wakeable | None, may_queue: bool, already_queued: bool
     ) -> EnterResult:
-        """As `Queue.enter`."""
+        """See `Queue.enter`."""
         made = waiter or rt.Waiter()
         if may_queue:
             self._turns.add(claim, made)
@@ -78,7 +78,7 @@ class EtcdQueue(Queue):
         return answer
 
     def _stands_yet(self, claim: Claim, deadline: float) -> EnterResult:
-        """Return the state of a waiting claim, and extend its lease.
+        """Return the state of a waiting claim, and renew its lease.
 
         First the read, as in `renew`: a deposed leader that is stuck still extends leases (etcd issue 15247), but
         does not answer a linearizable read.
@@ -89,7 +89,7 @@ class EtcdQueue(Queue):
         return self._stands(claim, found, asked, deadline)
 
     def _enter(self, claim: Claim, wait: bool, deadline: float) -> EnterResult:
-        """Put a claim into an empty line, or at the end of the line if it waits or there is room for it."""
+        """Put a claim into an empty line, or at the end if it waits or fits."""
         spec, folder = claim.spec, self._folder(claim.spec.key)
         path, lease, look = folder + CLAIMS + claim.id, self._leases.take(claim, deadline), wire.look(folder)
         queued = [wire.put(path, wire.place_of(claim, True), lease), look]
@@ -112,7 +112,7 @@ class EtcdQueue(Queue):
                 return RUN_ALREADY_DONE if was_done else REFUSED
             found = wire.looked(folder, self._gateway.transact([], queued, [], deadline, repeat=False))
         answer = self._stands(claim, found, True, deadline)
-        if not wait and answer.state == "pending":  # other claims took the room meanwhile
+        if not wait and answer.state == "pending":  # other claims took the room in between
             self.leave(claim)
             return REFUSED
         return answer
@@ -151,7 +151,7 @@ class EtcdQueue(Queue):
         """
         self._turns.remove(claim.id)
         if not again:
-            try:  # after the revocation a late request finds no lease, and can't enter
+            try:  # after the revocation a late request finds no lease, and cannot enter
                 self._leases.end(claim, self._gateway.deadline())
             except StoreError:
                 error = UnknownOutcome(str(error))
@@ -160,7 +160,7 @@ class EtcdQueue(Queue):
         return answer._replace(state="gone") if lost else answer
 
     def leave(self, claim: Claim, keep_for: float = 0.0, stored_result: str = "") -> bool:
-        """As `Queue.leave`."""
+        """See `Queue.leave`."""
         self._turns.remove(claim.id)
         folder, deadline = self._folder(claim.spec.key), self._gateway.deadline()
         path = folder + CLAIMS + claim.id
@@ -189,21 +189,21 @@ class EtcdQueue(Queue):
         return removed
 
     def _change(self, path: str, changes: list[Json], deadline: float, repeat: bool = True) -> bool:
-        """Perform operations if a key exists; return whether it did."""
+        """Perform operations if a key exists; return True if it did."""
         return "succeeded" in self._gateway.transact([wire.is_there(path)], changes, [], deadline, repeat)
 
     def run_result(self, key: str) -> str | None:
-        """As `Queue.run_result`."""
+        """See `Queue.run_result`."""
         record = (self._read(key)).record
         return None if record is None else record[0]
 
     def delete_run_result(self, key: str) -> bool:
-        """As `Queue.delete_run_result`."""
+        """See `Queue.delete_run_result`."""
         path = self._folder(key) + DONE
         return self._change(path, [wire.delete(path)], self._gateway.deadline(), repeat=False)
 
     def renew(self, claims: Sequence[Claim]) -> list[Renewed]:
-        """As `Queue.renew`: transactions read the lines of many names, then streams extend many leases."""
+        """Renew like `Queue.renew`: read many lines, then extend many leases."""
         deadline = self._gateway.deadline(min([claim.spec.ttl * ANSWER_WITHIN for claim in claims], default=0.0))
         keys = list(dict.fromkeys(claim.spec.key for claim in claims))
         lines: dict[str, Found] = {}
@@ -221,7 +221,7 @@ class EtcdQueue(Queue):
         ]
 
     def adopt(self, key: str, id: str, claim: Claim, detached: bool = False) -> Held | None:
-        """As `Queue.adopt`; a claim outlives its process on this store in any case."""
+        """Adopt like `Queue.adopt`; on this store a claim always outlives its process."""
         folder, deadline = self._folder(key) + CLAIMS, self._gateway.deadline()
         found = self._read(key, deadline)
         step = adopt(found.line, LIVE, id, claim, wire.origin())
@@ -239,13 +239,13 @@ class EtcdQueue(Queue):
         return None if step.answer is None else Held(claim, step.answer.fence, 0.0, step.answer.slot)
 
     def evict(self, key: str, id: str | None) -> int:
-        """As `Queue.evict`."""
+        """See `Queue.evict`."""
         changes = [wire.delete(self._folder(key) + CLAIMS + (id or ""))]
         done = self._gateway.transact([], changes, [], self._gateway.deadline(), repeat=False)
         return int(done["responses"][0]["response_delete_range"].get("deleted", 0))
 
     def look(self, key: str) -> list[ClaimView]:
-        """As `Queue.look`; etcd tells one lease at a time, so only up to `FEW` of one name are asked for."""
+        """List like `Queue.look`, with lease times for at most `FEW` claims of a name."""
         views, deadline = [], self._gateway.deadline()
         for each, found in sorted((self._lines(key)).items()):
             few = len(found.line.places) <= FEW and not key.endswith(SEPARATOR)
@@ -257,7 +257,7 @@ class EtcdQueue(Queue):
         return views
 
     def namespaces(self) -> list[str]:
-        """List the namespaces that have a holder or a waiter."""
+        """List the namespaces with a holder or a waiter."""
         return sorted({namespace_of(key) for key in self._lines("")})
 
     def _lines(self, key: str) -> dict[str, Found]:

@@ -27,8 +27,8 @@ class FileWaiter(PipeWaiter):
             ready = rt.readable(pipe.fd, watched, seconds)
             if pipe.fd in ready:
                 told = pipe.read()
-            # A process that has slept runs slowly: after a plain notification no more than this is done.
-            if len(ready) > (pipe.fd in ready):  # a dead process's pipe would be ready for ever
+            # A process that has slept runs slowly, so do no more than this after a plain notification.
+            if len(ready) > (pipe.fd in ready):  # because the pipe of a dead process would be ready forever
                 pipe.unwatch([token for fd, token in watched.items() if fd in ready])
         message, self._message = self._message, None
         return told if message is None else message

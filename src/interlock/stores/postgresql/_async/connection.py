@@ -167,7 +167,7 @@ class AsyncPgConnection:
 
         Args:
             request: the statement.
-            deadline: until when to wait, by `clock.now`.
+            deadline: the end of the wait, by `clock.now`.
 
         Raises:
             Refused: the database did nothing.
@@ -312,7 +312,7 @@ class AsyncPgSubscription(AsyncPgConnection):
             await self.exchange((PgStatement(f'LISTEN "{self._server.channel}"'.encode()),), deadline)
 
     async def receive(self, deadline: float) -> list[str]:
-        """As `AsyncSubscription.receive`."""
+        """See `AsyncSubscription.receive`."""
         while True:
             found = [note.extra.decode(errors="replace") for note in iter(self._pgconn.notifies, None)]
             if found:

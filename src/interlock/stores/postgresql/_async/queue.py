@@ -36,7 +36,7 @@ class AsyncPostgresQueue(AsyncServerQueue[PgStatement, list[Row]]):
         self._releases = count(1)
 
     async def leave(self, claim: Claim, keep_for: float = 0.0, stored_result: str = "") -> bool:
-        """As `AsyncQueue.leave`; each `SWEEP_EVERY` releases also delete old names."""
+        """See `AsyncQueue.leave`; each `SWEEP_EVERY` releases also delete old names."""
         removed = await super().leave(claim, keep_for, stored_result)
         if next(self._releases) % SWEEP_EVERY == 0:
             try:
@@ -46,7 +46,7 @@ class AsyncPostgresQueue(AsyncServerQueue[PgStatement, list[Row]]):
         return removed
 
     async def look(self, key: str) -> list[ClaimView]:
-        """As `AsyncQueue.look`; a whole namespace takes one request, too."""
+        """See `AsyncQueue.look`; a whole namespace takes one request, too."""
         return self._statements.views(key, await self._ask_twice(self._statements.look(key)))
 
     async def namespaces(self) -> list[str]:

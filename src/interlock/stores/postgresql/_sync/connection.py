@@ -168,7 +168,7 @@ class PgConnection:
 
         Args:
             request: the statement.
-            deadline: until when to wait, by `clock.now`.
+            deadline: the end of the wait, by `clock.now`.
 
         Raises:
             Refused: the database did nothing.
@@ -313,7 +313,7 @@ class PgSubscription(PgConnection):
             self.exchange((PgStatement(f'LISTEN "{self._server.channel}"'.encode()),), deadline)
 
     def receive(self, deadline: float) -> list[str]:
-        """As `Subscription.receive`."""
+        """See `Subscription.receive`."""
         while True:
             found = [note.extra.decode(errors="replace") for note in iter(self._pgconn.notifies, None)]
             if found:

@@ -37,7 +37,7 @@ class PostgresQueue(ServerQueue[PgStatement, list[Row]]):
         self._releases = count(1)
 
     def leave(self, claim: Claim, keep_for: float = 0.0, stored_result: str = "") -> bool:
-        """As `Queue.leave`; each `SWEEP_EVERY` releases also delete old names."""
+        """See `Queue.leave`; each `SWEEP_EVERY` releases also delete old names."""
         removed = super().leave(claim, keep_for, stored_result)
         if next(self._releases) % SWEEP_EVERY == 0:
             try:
@@ -47,7 +47,7 @@ class PostgresQueue(ServerQueue[PgStatement, list[Row]]):
         return removed
 
     def look(self, key: str) -> list[ClaimView]:
-        """As `Queue.look`; a whole namespace takes one request, too."""
+        """See `Queue.look`; a whole namespace takes one request, too."""
         return self._statements.views(key, self._ask_twice(self._statements.look(key)))
 
     def namespaces(self) -> list[str]:
