@@ -9,6 +9,8 @@ from inspect import getsource
 
 import pytest
 
+from tests.support import budget
+
 PINNED: dict[str, Callable[[], bool]] = {
     "_blake2": lambda: import_module("_blake2").blake2b is hashlib.blake2b,  # hashlib loads OpenSSL
     "_get_running_loop": lambda: asyncio._get_running_loop() is None,  # the public one raises
@@ -19,6 +21,9 @@ PINNED: dict[str, Callable[[], bool]] = {
     "_read_timeout": lambda: (  # the public way sets it once for all
         pytest.importorskip("pymysql").Connection(defer_connect=True, read_timeout=7)._read_timeout == 7
     ),
+    "_update": lambda: callable(
+        pytest.importorskip("django.db.models").QuerySet._update
+    ),  # takes columns, not fields
     "_from_testcase": lambda: "_from_testcase" in getsource(pytest.importorskip("django.test").TestCase),
     "_free": lambda: all(
         hasattr(node, "release") or "_free" in node.__slots__
@@ -30,3 +35,8 @@ PINNED: dict[str, Callable[[], bool]] = {
 @pytest.mark.parametrize("name", PINNED)
 def test_the_private_name_is_where_we_look_for_it(name: str) -> None:
     assert PINNED[name](), f"{name} is gone, or is another thing"
+
+
+def test_foreign_private_names_are_exactly_those_listed() -> None:
+    assert budget.foreign_names() == budget.FOREIGN, "use what is public; remove from the list what is no longer used"
+    assert budget.FOREIGN.keys() == PINNED.keys()

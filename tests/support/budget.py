@@ -102,6 +102,7 @@ FOREIGN = {
     "_from_testcase": ("django/transactions.py",),
     "_get_running_loop": ("runtime/process.py",),
     "_read_timeout": ("stores/mysql/lines.py",),
+    "_update": ("django/guarded/saving.py",),
 }
 """Private names of other libraries, and the module that uses each; tests/test_foreign_private_names.py pins them."""
 
@@ -316,6 +317,8 @@ def main() -> None:
     ):
         print(f"{title:24}{aim:>8}{'':>8}{per_thousand(count):>8.1f}")
     print(f"{'names of several classes':24}{0:>8}{len(SAME_NAMES):>8}{len(same_names()):>8}")
+    for each, number in sorted(same_names().items() - SAME_NAMES.items()):
+        print(f"  {each}: {number} classes")
     print(f"{'private names of others':24}{'':>8}{len(FOREIGN):>8}{len(foreign_names()):>8}")
 
 
