@@ -37,7 +37,7 @@ WORDS = {
     "threads and tasks": None,
     "written for tasks, generated for threads": None,
     "a pool for threads, one connection for tasks": None,
-    "for tasks one of their libraries, for threads one of theirs": None,
+    "async ones for tasks, sync ones for threads": None,
     "threads: for each reply; tasks: for all": None,
     "the threads of a process or the tasks of an event loop": "the threads of a process",
     "thread or task": "thread",

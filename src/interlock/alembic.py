@@ -1,7 +1,7 @@
-"""Operations of Alembic that make and drop the table of locks: import this module in env.py.
+"""Alembic operations that create and drop the table of locks; import it in env.py.
 
-`op.create_interlock()` makes what the first use makes on PostgreSQL, MySQL and MariaDB; `op.drop_interlock()` drops
-it. Both work offline, too (`alembic upgrade --sql`).
+`op.create_interlock()` creates the table like the first use on PostgreSQL, MySQL and MariaDB; `op.drop_interlock()`
+drops the table. Both also work offline (`alembic upgrade --sql`).
 
 The metadata of a program does not contain the tables of interlock, so `alembic revision --autogenerate` would drop
 these tables. The import of this module prevents that. `include_object` also keeps Alembic from comparing the tables.
@@ -23,7 +23,7 @@ __all__ = ["TableOfLocks", "include_object"]
 
 NAMES = ("interlock_once", ddl.TABLE, f"{ddl.TABLE}_alive")
 COLUMNS = ({"key", "number", "top", "held"}, {"k", "line", "version", "kept"}, {"open_from"})
-"""Columns of the tables of locks on PostgreSQL, on MySQL, and of the one called ..._alive, under any name."""
+"""Columns of the tables of locks on PostgreSQL and MySQL, and of ..._alive, by any name."""
 PRIORITY = getattr(util, "DispatchPriority", None)  # since Alembic 1.18; before that, the order of registration
 
 
@@ -31,7 +31,7 @@ def include_object(object: Any, name: str | None, type_: str, reflected: bool, c
     """Return False for a table of interlock that is not in the program's metadata.
 
     Args:
-        object, name, type_, reflected, compare_to: as Alembic gives them to `context.configure(include_object=…)`.
+        object, name, type_, reflected, compare_to: the arguments of Alembic's `include_object`.
     """
     return not (type_ == "table" and reflected and compare_to is None and _is_ours(object))
 
@@ -54,22 +54,22 @@ def _keep_ours(context: object, upgrade: UpgradeOps, schemas: object) -> None:
 @Operations.register_operation("create_interlock")
 @Operations.register_operation("drop_interlock")
 class TableOfLocks:
-    """What is done with the table of locks, and its functions."""
+    """The operations on the table of locks and its functions."""
 
     @classmethod
     def create_interlock(
         cls, operations: Operations, table: str = ddl.TABLE, schema: str = "", grace: float = ddl.GRACE
     ) -> None:
-        """Make the table of locks, and its functions, if they are not there.
+        """Create the table of locks and its functions, if they do not exist.
 
         Args:
-            operations: given by Alembic.
-            table: its name: lowercase letters, digits and underscores.
-            schema: where it is, on PostgreSQL; empty for the first of the search path.
+            operations: the argument of Alembic.
+            table: the table's name: lowercase letters, digits and underscores.
+            schema: its schema, on PostgreSQL; empty for the first of the search path.
             grace: seconds without new holders after a crash, on PostgreSQL.
 
         Raises:
-            InvalidArgument: such a name or grace is not possible, or the database is another one.
+            InvalidArgument: the name or grace is invalid, or the database is another one.
         """
         _execute(
             operations,
@@ -81,11 +81,11 @@ class TableOfLocks:
         """Drop the table of locks, with all locks in it, and its functions.
 
         Args:
-            operations: given by Alembic.
+            operations: the argument of Alembic.
             table, schema: as for `create_interlock`.
 
         Raises:
-            InvalidArgument: such a name is not possible, or the database is another one.
+            InvalidArgument: the name is invalid, or the database is another one.
         """
         _execute(
             operations,
@@ -96,10 +96,10 @@ class TableOfLocks:
 
 
 def _is_postgresql(operations: Operations, schema: str) -> bool:
-    """Tell PostgreSQL from MySQL and MariaDB.
+    """Return True for PostgreSQL, False for MySQL and MariaDB.
 
     Raises:
-        InvalidArgument: it is none of them, or has no schemas.
+        InvalidArgument: another database, or one without schemas.
     """
     name = operations.get_context().dialect.name
     if name not in ("postgresql", "mysql", "mariadb"):
@@ -112,5 +112,5 @@ def _is_postgresql(operations: Operations, schema: str) -> bool:
 
 
 def _execute(operations: Operations, text: str) -> None:
-    for statement in ddl.statements(text):  # one by one: asyncpg takes no more
-        operations.execute(statement.replace(":", "\\:"))  # otherwise SQLAlchemy takes :name for a parameter
+    for statement in ddl.statements(text):  # one by one, because asyncpg accepts only one
+        operations.execute(statement.replace(":", "\\:"))  # otherwise SQLAlchemy would treat :name as a parameter

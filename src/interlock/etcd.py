@@ -1,4 +1,4 @@
-"""Fencing in etcd: let a transaction of your own be done only while a lock is held."""
+"""Fencing in etcd: run your own transaction only while a lock is held."""
 
 from typing import Any
 
@@ -9,10 +9,10 @@ __all__ = ["still_held"]
 
 
 def still_held(grant: BaseGrant) -> dict[str, Any]:
-    """Return a comparison for a transaction of etcd, of the JSON gateway's form: it is true while the claim is there.
+    """Return an etcd comparison (JSON gateway) that is true while the claim exists.
 
     Args:
-        grant: of a lock in the same cluster.
+        grant: the grant of a lock in the same cluster.
 
     Raises:
         InvalidArgument: the grant is of another store.

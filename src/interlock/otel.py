@@ -1,4 +1,4 @@
-"""OpenTelemetry: spans and metrics made of the events of locks; Prometheus gets them through its exporter."""
+"""OpenTelemetry spans and metrics from the events of locks."""
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -21,9 +21,9 @@ __all__ = ["instrument"]
 
 Attributes: TypeAlias = Mapping[str, str | int | float | bool]
 SECONDS = (0.0001, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 1800)
-"""Bounds of the histograms' buckets, in seconds: from a lock that is free to a nightly job."""
+"""Bounds of the histograms' buckets, in seconds: from a free lock to a nightly job."""
 
-MOST_OPEN = 100_000  # spans; those of grants that were never released would pile up
+MOST_OPEN = 100_000  # spans, because those of unreleased grants would pile up
 
 
 def instrument(
@@ -33,19 +33,19 @@ def instrument(
     tracer_provider: TracerProvider | None = None,
     meter_provider: MeterProvider | None = None,
 ) -> Callable[[], None]:
-    """Make spans and metrics of what happens to locks from now on.
+    """Make spans and metrics from all further events of locks.
 
     Args:
-        subscribe: where the events come from: all connections of this process, or the `subscribe` of one connection.
-        attributes: makes attributes of the metrics out of an event.  They must have few values: names of locks often
-            have many, so metrics have none of their own.  Spans always have the name.
-        tracer_provider, meter_provider: where spans and metrics go; the global ones unless given.
+        subscribe: the source of the events: all connections of this process, or the `subscribe` of one connection.
+        attributes: makes attributes of the metrics from an event.  They should have few values: metrics omit the
+            lock's name, which often has many.  Spans always have the name.
+        tracer_provider, meter_provider: the receivers of spans and metrics; by default the global ones.
 
     Returns:
-        What ends that; safe to repeat.
+        A function that stops it; safe to repeat.
 
     Raises:
-        InvalidArgument: `attributes` can't be called.
+        InvalidArgument: `attributes` is not callable.
     """
     if attributes is not None and not callable(attributes):
         raise InvalidArgument(
@@ -62,7 +62,7 @@ def instrument(
 
 
 class _Telemetry:
-    """The listener; events of one claim come one after the other, those of several in any thread."""
+    """The listener; events of one claim come in order, those of several in any thread."""
 
     def __init__(
         self, attributes: Callable[[Event], Attributes], tracers: TracerProvider | None, meters: MeterProvider | None
@@ -91,9 +91,9 @@ class _Telemetry:
         self._holding: dict[str, Span] = {}
 
     def __call__(self, event: Event) -> None:
-        """Take an event."""
+        """Process an event."""
         here = checked_pid()
-        if self._pid != here:  # a forked child: the claims, and the spans, are its parent's
+        if self._pid != here:  # a forked child: the claims and spans belong to its parent
             self._pid = here
             self._forget_waiters()
             self._holding.clear()
@@ -125,7 +125,7 @@ class _Telemetry:
                 self._evictions.add(1, attributes)
 
     def _start(self, name: str, event: Event, ago: float | None) -> Span:
-        """Start a span that began some seconds ago, within the span that the program is in."""
+        """Start a span with a start time in the past, within the program's current span."""
         known = {
             "interlock.name": event.name,
             "interlock.claim": event.id,
@@ -139,7 +139,7 @@ class _Telemetry:
     def _over(
         self, event: Event, attributes: Attributes, seconds: float | None, durations: Histogram, span: Span | None
     ) -> None:
-        """Record how long a wait or a hold took, and end its span."""
+        """Record the duration of a wait or a hold, and end its span."""
         outcome = event.kind.replace(" ", "_")
         if seconds is not None:
             durations.record(seconds, {**attributes, "interlock.outcome": outcome})
@@ -153,13 +153,13 @@ class _Telemetry:
         span.end()
 
     def _forget_waiters(self) -> None:
-        """Stop counting the waiters: their ends will not be told here."""
-        with suppress(KeyError):  # all are forgotten
+        """Stop counting the waiters, whose ends will not be reported here."""
+        with suppress(KeyError):  # all are removed
             while True:
                 self._waiters.add(-1, self._waiting.popitem()[1][0])
 
     def close(self) -> None:
-        """End what is open: nothing more is told."""
+        """End all open spans; ignore further events."""
         for _, span in list(self._waiting.values()):
             span.end()
         self._forget_waiters()

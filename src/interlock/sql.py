@@ -1,8 +1,8 @@
-"""Fences in SQL, for SQLAlchemy Core and ORM: a write is refused when a later holder of the lock has written the row.
+"""Fences in SQL, for SQLAlchemy Core and ORM: stale holders cannot write.
 
-A holder can be stopped (a suspended machine, a long pause) until its lock is lost, and then come back and write. Each
-grant has a fence, a number that is higher with each holder. A row keeps the highest fence of those who have written
-it, and the condition is in the very statement that writes.
+A holder can be stopped (a suspended machine, a long pause) until its lock is lost, and then continue and write. Each
+grant has a fence, a number that is higher with each holder. A row keeps the highest fence of its writers, and the
+condition is in the same statement that writes.
 """
 
 import hashlib
@@ -43,15 +43,15 @@ ONCE = Table(
     Column("name", Text, nullable=False),
     Column("done", DateTime(timezone=True), nullable=False, server_default=func.now()),
 )
-"""What was done, for migrations of the program's own: a key of 64 hexadecimal digits, and what it stands for."""
+"""The completed steps, by a key of 64 hexadecimal digits, and their names."""
 
 
 class Fenced:
-    """Writes to one table with the fence of a grant; made by `fenced`.
+    """Writes to one table with the fence of a grant; returned by `fenced`.
 
     Attributes:
-        condition: for the WHERE: the row was written by no later holder.
-        values: for the SET: the column of the fence, and the fence.
+        condition: the WHERE condition: no later holder has written the row.
+        values: the SET values: the fence column, and the fence.
     """
 
     def __init__(self, target: Any, column: Any, grant: BaseGrant) -> None:
@@ -62,10 +62,10 @@ class Fenced:
         self.values: dict[str, int] = {column.key: grant.fence}
 
     def update(self, *where: ColumnElement[bool]) -> Update:
-        """Return an UPDATE that writes the fence too, and only over one that is not higher.
+        """Return an UPDATE that also writes the fence, unless the row has a higher one.
 
         Args:
-            where: which rows; add the values by `.values(…)`.
+            where: the condition of the rows; add the values by `.values(…)`.
         """
         return update(self._target).where(self.condition, *where).values(self.values)
 
@@ -73,26 +73,26 @@ class Fenced:
         """Return a DELETE of rows that no later holder has written.
 
         Args:
-            where: which rows.
+            where: the condition of the rows.
         """
         return delete(self._target).where(self.condition, *where)
 
     def write(self, connection: Any, *where: ColumnElement[bool], **values: object) -> int:
-        """Write the rows, or none of them, and the grant's fence with them.
+        """Write all the rows with the grant's fence, or none of them.
 
-        In a session, rows of ORM objects that will be flushed later are locked by this until the end of the
-        transaction, so `write(session, Book.id == 7)` without values guards the flush of that object.
+        In a session, this locks rows of ORM objects that are flushed later until the end of the transaction, so
+        `write(session, Book.id == 7)` without values guards the flush of that object.
 
         Args:
-            connection: a Connection or a Session; its transaction stays the caller's to commit.
-            where: which rows.
-            values: what to write, by the names of columns.
+            connection: a Connection or a Session; the caller commits its transaction.
+            where: the condition of the rows.
+            values: the values by column name.
 
         Returns:
-            How many rows were written; 0 if there are none.
+            The number of written rows; 0 if there are none.
 
         Raises:
-            LockLost: the lock was lost, as far as is known here; nothing was asked of the database.
+            LockLost: this process knows that the lock was lost; the database was not asked.
             StaleFence: a later holder has written one of the rows.
             InvalidArgument: no condition was given, the fence itself is among the values, or the connection is in
                 autocommit.
@@ -102,12 +102,12 @@ class Fenced:
             raise InvalidArgument("The condition is missing. Give one, e.g. table.c.id == 7.")
         if self._column.key in values:
             raise InvalidArgument(f"fenced() itself writes {self._column.key}. Omit {self._column.key}.")
-        # Else a savepoint of SQLite is a transaction of its own.
+        # Otherwise a savepoint of SQLite is a separate transaction.
         begin_writing(connection_of(connection, self._target))
-        with connection.begin_nested():  # what was written before a stale row was found is undone
+        with connection.begin_nested():  # the writes before a stale row was found are undone
             count: int = connection.execute(self.update(*where).values(**values)).rowcount
             stale = select(self._column).where(*where, self._column > self._grant.fence).limit(1)
-            # Locked, else MySQL shows what the row was when the transaction began.
+            # Locked, because MySQL otherwise shows the row as at the beginning of the transaction.
             later = connection.execute(stale.with_for_update()).scalar()
             if later is not None:
                 raise StaleFence(
@@ -118,23 +118,23 @@ class Fenced:
         return count
 
     async def awrite(self, connection: Any, *where: ColumnElement[bool], **values: Any) -> int:
-        """Write rows as `write` does, on an AsyncConnection or an AsyncSession."""
+        """Write rows like `write`, on an AsyncConnection or an AsyncSession."""
         return int(await connection.run_sync(lambda plain: self.write(plain, *where, **values)))
 
 
 def fenced(table: Any, grant: BaseGrant, column: str = "fence") -> Fenced:
-    """Have rows written only if no later holder of a lock has written them.
+    """Return writes that fail or skip rows that a later holder of a lock has written.
 
     `connection.execute(fenced(books, grant).update(books.c.id == 7).values(name="…"))` writes no row that a later
     holder has written; `fenced(books, grant).write(connection, books.c.id == 7, name="…")` raises then.
 
     Args:
         table: a Table, or a mapped class.
-        grant: of the lock that protects the rows.
+        grant: the grant of the lock that protects the rows.
         column: the attribute or column that keeps the fence, a BigInteger.
 
     Raises:
-        InvalidArgument: there is no such column, or fences don't fit into it.
+        InvalidArgument: the column is missing, or is too small for fences.
     """
     if not isinstance(getattr(grant, "fence", None), int) or not hasattr(grant, "check"):
         raise InvalidArgument(f"fenced() needs the grant of one lock, not {type(grant).__name__}.")
@@ -149,21 +149,21 @@ def fenced(table: Any, grant: BaseGrant, column: str = "fence") -> Fenced:
 
 
 def once(connection: Any, name: str) -> bool:
-    """Record in the caller's own transaction that something is done: a crash leaves both or neither.
+    """Record in the caller's transaction that a step is done; a crash keeps both or none.
 
-    Who comes while another transaction has written the record waits for its end.  The records are in a table of our
-    own, `interlock_once`, which the first use creates: in the schema that the connection's `schema_translate_map`
-    gives for None, or else in the default schema.
+    A caller waits for another transaction that has written the record.  The records are in interlock's own table
+    `interlock_once`, which the first use creates: in the schema that the connection's `schema_translate_map` gives
+    for None, or else in the default schema.
 
     Args:
-        connection: a Connection or a Session; its transaction stays the caller's to commit.
-        name: of what is done.
+        connection: a Connection or a Session; the caller commits its transaction.
+        name: the name of the step.
 
     Returns:
-        True if it was not recorded yet, so that the caller is to do it in this transaction.
+        True if the step was not recorded, so that the caller must do it in this transaction.
 
     Raises:
-        InvalidArgument: no such name is possible, or the connection is in autocommit.
+        InvalidArgument: the name is invalid, or the connection is in autocommit.
         StoreError: the table is missing and the role must not create it, or the role must not write to it.
     """
     key = hashlib.sha256(checked_name(name).encode()).hexdigest()
@@ -173,11 +173,11 @@ def once(connection: Any, name: str) -> bool:
     table = ONCE.to_metadata(MetaData(), schema=schema) if schema else ONCE
     failed: DBAPIError | None = None
     if not inspect(plain).has_table(ONCE.name, schema=schema):
-        apart = plain.dialect.name in ("mysql", "mariadb")  # where DDL commits the transaction that it is in
+        apart = plain.dialect.name in ("mysql", "mariadb")  # where DDL commits its transaction
         try:
             with plain.engine.begin() if apart else plain.begin_nested() as making:
                 table.create(making if isinstance(making, Connection) else plain, checkfirst=True)
-        except DBAPIError as error:  # another transaction may have made it
+        except DBAPIError as error:  # another transaction may have created it
             failed = error
     try:
         with plain.begin_nested():
@@ -197,5 +197,5 @@ def once(connection: Any, name: str) -> bool:
 
 
 def fence_column(name: str = "fence") -> Column[int]:
-    """Return a column that keeps fences, for a Table or a mapped class."""
+    """Return a fence column, for a Table or a mapped class."""
     return Column(name, BigInteger, nullable=False, default=0, server_default="0")

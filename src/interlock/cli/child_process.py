@@ -1,4 +1,4 @@
-"""The process of the command, and the signals for it.
+"""The process of the command, and its signals.
 
 The signals of interest are blocked in every thread, and a listener thread takes them one by one, for three reasons:
 none is lost between two states of the guard; `sigwaitinfo` names the sender, which a handler in Python can't know;
@@ -25,18 +25,18 @@ ENDING = frozenset((signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM
 ORDERS = ENDING - {signal.SIGUSR1, signal.SIGUSR2}  # they end a command that does not handle them
 KEYBOARD = frozenset((signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP))
 WAKE = signal.SIGURG
-AGAIN = 0.05  # seconds between two pokes
-INSIST_AFTER = 1.0  # seconds after which another signal ends what the first one did not
+AGAIN = 0.05  # seconds between two wake-ups
+INSIST_AFTER = 1.0  # seconds after which a second signal ends what the first one did not
 
 
 class SignalEvent(NamedTuple):
-    """Something that the guard must attend to.
+    """An event for the guard.
 
     Attributes:
-        kind: "signal"; "lost": the lock was lost; "gone": no process has the pipe of --keep any more.
-        number: of the signal.
-        by_terminal: True if a key of the terminal made it, so that the whole foreground group has it already.
-        sender: process id of the sender; 0 where it is not known.
+        kind: "signal"; "lost": the lock was lost; "gone": no process holds the pipe of --keep.
+        number: the signal's number.
+        by_terminal: True if a key of the terminal sent it, so that the whole foreground group has received it.
+        sender: process id of the sender; 0 if unknown.
     """
 
     kind: Literal["signal", "lost", "gone"]
@@ -46,7 +46,7 @@ class SignalEvent(NamedTuple):
 
 
 class WaitBroken(BaseException):
-    """A signal came that ends the wait for the lock."""
+    """A signal that ends the wait for the lock."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -54,7 +54,7 @@ class WaitBroken(BaseException):
 
 
 class Signals:
-    """The signals of this process, from here until `close`; made before there are threads.
+    """The signals of this process until `close`; created before there are threads.
 
     Attributes:
         put: adds an event, from any thread.
@@ -74,13 +74,13 @@ class Signals:
         self._broken_at = 0.0
         self._closed = False
         self.put = self._queue.put
-        # Every thread that the library starts from now on inherits the mask.
+        # Every thread that the library starts later inherits the mask.
         self.mask = signal.pthread_sigmask(signal.SIG_BLOCK, self._taken)
         self._handlers = {WAKE: signal.signal(WAKE, self._woken)}
         before = signal.getsignal(signal.SIGCHLD)
         self.ignores_children = before == signal.SIG_IGN
-        # Where it is ignored, the child's status can't be read, and systems other than Linux may not keep it pending.
-        # Else it stays as it is: another thread of the program may be taking one while the handler is set back, and
+        # If it is ignored, the child's status cannot be read, and systems other than Linux may not keep it pending.
+        # Otherwise it stays, because another thread may receive one while the handler is restored, and
         # then Python prints that it was "ignored due to race condition".
         if sys.platform != "linux" or before != signal.SIG_DFL:
             self._handlers[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, _nothing)
@@ -88,7 +88,7 @@ class Signals:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop taking signals, and leave them as they were found."""
+        """Stop receiving signals, and restore the handlers."""
         self._closed = True
         assert self._thread.ident is not None  # it was started
         signal.pthread_kill(self._thread.ident, WAKE)
@@ -99,7 +99,7 @@ class Signals:
 
     @contextmanager
     def breaking(self) -> Iterator[None]:
-        """Let a signal break off what happens inside, by `WaitBroken`."""
+        """Let a signal interrupt the block, by `WaitBroken`."""
         self._breakable = True
         try:
             self._check()
@@ -108,7 +108,7 @@ class Signals:
             self._breakable = False
 
     def wait_is_over(self) -> None:
-        """Keep signals for `next` from now on; raise WaitBroken if one came before."""
+        """Keep signals for `next` from now on; raise WaitBroken after an earlier signal."""
         with self._mutex:
             self._check()
             self._waiting = False
@@ -121,7 +121,7 @@ class Signals:
             self._while_waiting(event.number)
 
     def next(self, seconds: float | None = None) -> SignalEvent | None:
-        """Return the next event; None if none came within `seconds`."""
+        """Return the next event; None after `seconds`."""
         try:
             return self._queue.get(timeout=seconds)
         except Empty:
@@ -150,7 +150,7 @@ class Signals:
                     self._queue.put(event)
 
     def _wake(self) -> None:
-        """Wake the main thread until it heeds: a signal that comes just before a system call does not break it."""
+        """Wake the main thread until it reacts: a signal just before a system call has no effect."""
         signal.pthread_kill(self._main, WAKE)
         while self._breakable and not self._closed:
             time.sleep(AGAIN)
@@ -165,19 +165,19 @@ class Signals:
                 self._broken_by, self._broken_at = number, now
                 threading.Thread(target=self._wake, name="interlock-wake", daemon=True).start()
             elif now > self._broken_at + INSIST_AFTER:
-                # The store does not answer, so that the claim can't be taken back: its lease will end.
+                # The store does not reply, so the claim cannot be withdrawn: its lease will expire.
                 os._exit(BY_SIGNAL + number)
 
 
 def stop_here() -> None:
-    """Stop this process as SIGTSTP does by default; return when it is continued."""
+    """Stop this process like SIGTSTP does by default; return when it continues."""
     signal.pthread_kill(threading.get_ident(), signal.SIGTSTP)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTSTP})
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTSTP})
 
 
 def _nothing(number: int, frame: FrameType | None) -> None:
-    """Be no default and not ignored."""
+    """Do nothing, as a handler that is neither the default nor ignored."""
 
 
 if hasattr(signal, "sigwaitinfo"):
@@ -197,7 +197,7 @@ else:
 def in_foreground() -> bool:
     """Return True if this process is in the foreground group of its terminal.
 
-    Where the system does not name the sender of a signal, a keyboard's signal counts as the terminal's if so.
+    If the system does not name the sender of a signal, a keyboard's signal then counts as the terminal's.
     """
     with suppress(OSError), open("/dev/tty") as terminal:
         return os.tcgetpgrp(terminal.fileno()) == os.getpgrp()
@@ -210,7 +210,7 @@ SHELL = "/bin/sh"
 
 
 def look_up(word: str) -> str | None:
-    """Return the path of the program that `word` names, as the shell finds it; None if there is none.
+    """Return the path of a program, found like the shell does; None if not found.
 
     `shutil.which` does the same, but its import makes each run start later by milliseconds.
     """
@@ -220,17 +220,17 @@ def look_up(word: str) -> str | None:
 
 
 class Child:
-    """The process of the command, from `start` on; it is gone at the latest after `discard`.
+    """The process of the command, from `start` to at most `discard`.
 
     Args:
-        path: of the program.
-        words: of the command.
-        signals: those of this process.
-        keep: give the command a pipe by which one can tell when the last process of it is gone.
+        path: the path of the program.
+        words: the words of the command.
+        signals: the signals of this process.
+        keep: True to give the command a pipe that shows the end of its last process.
 
     Attributes:
         pid: its process id; 0 before the start.
-        status: its exit status as a shell shows it; None while it runs.
+        status: its exit status like in a shell; None while it runs.
     """
 
     def __init__(self, path: str, words: Sequence[str], signals: Signals, keep: bool) -> None:
@@ -249,10 +249,10 @@ class Child:
         self._prctl = prctl()
 
     def start(self, environment: Mapping[str, str]) -> None:
-        """Start it.
+        """Start the command.
 
         Raises:
-            OSError: the program can't be run.
+            OSError: the program cannot run.
         """
         report, report_in = os.pipe()
         self.pid = os.fork()
@@ -273,8 +273,8 @@ class Child:
             raise OSError(int(failure), os.strerror(int(failure)))
 
     def _prepare(self) -> None:
-        """In the child: leave signals to the command as interlock has found them."""
-        self._prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)  # no command works without the lock
+        """Restore the signals of the command, in the child."""
+        self._prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)  # no command runs without the lock
         if os.getppid() != self._parent:
             os._exit(0)
         for number in (signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores the last two
@@ -285,7 +285,7 @@ class Child:
         signal.pthread_sigmask(signal.SIG_SETMASK, self._signals.mask)
 
     def send(self, number: int) -> None:
-        """Send it a signal, unless it is gone."""
+        """Send a signal to the command, unless it has ended."""
         if self.status is None:
             with suppress(PermissionError):  # it runs as another user, like sudo: only a wait is left
                 os.kill(self.pid, number)

@@ -38,7 +38,7 @@ complete -o nosort -F %(complete_func)s %(prog_name)s
 
 @add_completion_class
 class Bash(BashComplete):
-    """Completion for bash, also of words with colons in them; it replaces click's own."""
+    """Completion for bash, also of words with colons, in place of click's own."""
 
     source_template = BASH
 
@@ -63,7 +63,7 @@ def names(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[Compl
 
 
 def ids(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Return the claims of the lock that stands before."""
+    """Return the claims of the lock named before."""
     name = ctx.params.get("name")  # a record has no id
     return _found(ctx.params, incomplete, lambda locks: {view.id for view in locks.claims(name)} - {""})
 
@@ -78,7 +78,7 @@ def programs(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[Co
     found: set[str] = set()
     if incomplete and not ctx.params.get("command"):
         for folder in os.get_exec_path():
-            with suppress(OSError):  # the path may name what is not there
+            with suppress(OSError):  # the path may name a missing folder
                 found.update(each.name for each in Path(folder).iterdir() if each.name.startswith(incomplete))
     return [*map(CompletionItem, sorted(found)), CompletionItem(incomplete, type="file")]
 

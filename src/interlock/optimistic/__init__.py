@@ -1,6 +1,6 @@
-"""Optimistic transactions: watch, compute, commit only if nothing has changed, else do it again.
+"""Optimistic transactions: watch, compute, and commit only if nothing has changed.
 
-They need no lock and make no caller wait; where many change the same thing all the time, a lock does less work.
+Otherwise they try again.  They need no lock and block no caller; under constant changes a lock does less work.
 """
 
 from collections.abc import Callable
@@ -47,19 +47,19 @@ def transactional(
     timeout: float | None = None,
     backoff: float = BACKOFF,
 ) -> Callable[[Callable[Concatenate[Any, P], T]], Callable[P, T]]:
-    """Make a transaction of each call of a function, whose first argument is then `tx`; also of a coroutine function.
+    """Run each call of a function, sync or async, as a transaction, passed as `tx`.
 
     Args:
-        where: what `transact` takes, or a function that returns it, asked at each call.
-        keys, retries, timeout, backoff: the same as those of `transact`.
+        where: the argument of `transact`, or a function that returns it, called each time.
+        keys, retries, timeout, backoff: like those of `transact`.
 
     Returns:
         The decorator; the decorated function is called without `tx`.
 
     Raises:
-        InvalidArgument: an argument is out of its range.
+        InvalidArgument: an argument is out of range.
     """
-    Tries(retries, timeout, backoff, 0.0)  # which judges them
+    Tries(retries, timeout, backoff, 0.0)  # checks the arguments
 
     def decorate(function: Callable[Concatenate[Any, P], T]) -> Callable[P, T]:
         run: Any = atransact if kind_of(checked_function(function, True)) == "coroutine function" else transact

@@ -1,6 +1,6 @@
-"""Transactions on Redis and Valkey: what they must know of redis-py and valkey-py, and what their function is given.
+"""Transactions on Redis and Valkey: the parts of the client libraries, and `tx`.
 
-All that is not public of these libraries is used here only; tests/optimistic/test_faults.py holds them to it.
+All private names of these libraries are used only here; tests/optimistic/test_faults.py checks them.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -38,7 +38,7 @@ READS: dict[bytes, Callable[[Words], Words]] = {
     **dict.fromkeys(b"EXISTS MGET PFCOUNT SDIFF SINTER SUNION TOUCH".split(), lambda words: words[1:]),
     **dict.fromkeys(b"SINTERCARD ZDIFF ZINTER ZINTERCARD ZUNION".split(), _counted),
 }
-"""How to find the keys of the commands that read at once; all others are queued."""
+"""How to find the keys of commands that read immediately; all others are queued."""
 
 NOT_IN_A_TRANSACTION = frozenset(
     b"""
@@ -46,11 +46,11 @@ NOT_IN_A_TRANSACTION = frozenset(
     SYNC PSYNC QUIT RESET HELLO AUTH SELECT CLIENT ASKING READONLY READWRITE
     """.split()
 )
-"""Commands that would change what the connection is."""
+"""Commands that would change the state of the connection."""
 
 
 def keys_read(words: Words) -> Words | None:
-    """Return the keys that a command reads; None if it is no command that only reads named keys."""
+    """Return the keys that a command reads; None if it does not only read named keys."""
     keys = READS.get(words[0].upper())
     return (keys(words) or None) if keys is not None else None
 
@@ -67,9 +67,9 @@ class LibraryCommand(NamedTuple):
     """One command.
 
     Attributes:
-        words: as they go over the wire.
-        name: as the library calls it.
-        options: what the library needs to shape the reply.
+        words: the words as bytes.
+        name: the name in the library.
+        options: the library's options to shape the reply.
     """
 
     words: Words
@@ -77,7 +77,7 @@ class LibraryCommand(NamedTuple):
     options: dict[str, Any] = {}
 
     def shaped(self, reply: object, callbacks: Mapping[str, Callable[..., object]]) -> Any:
-        """Return the reply as the library's own client would."""
+        """Return the reply like the library's own client."""
         if isinstance(reply, Exception) or self.name not in callbacks:
             return reply
         options = {name: value for name, value in self.options.items() if name not in NOT_FOR_CALLBACKS}
@@ -85,7 +85,7 @@ class LibraryCommand(NamedTuple):
 
 
 class Library:
-    """One of the two libraries.
+    """A client library.
 
     Args:
         name: "redis" or "valkey".
@@ -108,22 +108,22 @@ class Library:
         self._faces = getattr(commands, f"{kind}CoreCommands"), getattr(commands, f"{kind}{title}ModuleCommands")
 
     def method(self, name: str) -> Any:
-        """Return the library's function for a command; None if it has none of that name."""
+        """Return the library's function for a command; None if it has none."""
         return next((getattr(face, name) for face in self._faces if hasattr(face, name)), None)
 
     def home_of(self, client: Any, slot: int | None) -> Any:
-        """Return what lends connections, and has the `response_callbacks`: the client, or its node of a cluster."""
+        """Return the source of connections and `response_callbacks`: the client or its node."""
         if slot is None:
             return client
         manager = client.nodes_manager
         node = manager.get_node_from_slot(slot)
         if not self.tasks:
             return getattr(client, f"get_{self.name}_connection")(node)
-        # That one may be a double of the node that the client knows, and closes at its end.
+        # That node may be a copy of the client's node, and closes at its end.
         return manager.nodes_cache.get(node.name, node)
 
     def disconnect(self, connection: Any) -> Any:
-        """Close a connection, without waiting for the server; what is returned for tasks is to be awaited."""
+        """Close a connection without waiting for the server; for tasks, await the result."""
         return connection.disconnect(nowait=True) if self.tasks else connection.disconnect()
 
 
@@ -131,10 +131,10 @@ known_library = lru_cache(Library)
 
 
 def checked_library(client: Any, tasks: bool) -> Library:
-    """Return the library that a client comes from.
+    """Return the library of a client.
 
     Raises:
-        InvalidArgument: it is no client, or one of asyncio for threads, or the other way round.
+        InvalidArgument: not a client, or sync for tasks, or async for threads.
     """
     name = library_of(client)
     if name is None or not hasattr(client, "execute_command"):
@@ -147,19 +147,19 @@ def checked_library(client: Any, tasks: bool) -> Library:
 
 
 def slot_in(error: Exception) -> int | None:
-    """Return the slot that a refusal names, which says MOVED or ASK."""
+    """Return the slot in a MOVED or ASK refusal."""
     return int(error.slot_id if hasattr(error, "slot_id") else str(error).split()[1])
 
 
 @lru_cache
 def first_argument(get_connection: Callable[..., object]) -> tuple[str, ...]:
-    """Return what a pool's class wants `get_connection` to be called with: older ones want a command, for nothing."""
+    """Return the arguments of a pool's `get_connection`: older pools want a command."""
     parameter = signature(get_connection).parameters.get("command_name")
     return ("MULTI",) if parameter is not None and parameter.default is Parameter.empty else ()
 
 
 def give_back_to_node(node: Any, connection: Any) -> None:
-    """Give a connection back to a cluster's node of asyncio; that of valkey-py and older redis-py has no method."""
+    """Return a connection to a cluster's node of asyncio, also for older libraries."""
     if hasattr(node, "release"):
         node.release(connection)
     else:
@@ -167,14 +167,14 @@ def give_back_to_node(node: Any, connection: Any) -> None:
 
 
 class Transaction:
-    """What the function is given; with asyncio, reads, `watch` and `ask` are to be awaited.
+    """The argument of the function; with asyncio, await reads, `watch` and `ask`.
 
-    It has all commands of the client's library, called as there. A command that only reads (GET, HGETALL, ZRANGE,
-    MGET, ...) is done at once, and what it reads is watched from then on. Any other is queued, and done at the commit
-    if nothing that is watched has changed.
+    It has all commands of the client's library. A command that only reads (GET, HGETALL, ZRANGE, MGET, ...) runs
+    immediately, and its keys are watched from then on. Any other command is queued, and runs at the commit if no
+    watched key has changed.
 
     Attributes:
-        number: which try this is, from 1.
+        number: the number of the try, from 1.
     """
 
     def __init__(self, attempt: Any, library: Library, encoder: Any, number: int, writes: list[Queued]) -> None:
@@ -191,41 +191,41 @@ class Transaction:
             A placeholder: its `.reply` after the commit; returned from the function, the reply itself.
 
         Raises:
-            InvalidArgument: it can't be part of a transaction.
+            InvalidArgument: the command is not allowed in a transaction.
         """
         return self._later(self._command(words, {}))
 
     def watch(self, *keys: object) -> Any:
-        """Watch more keys: if one changes from now on, nothing is committed."""
+        """Watch more keys: a later change prevents the commit."""
         return self._attempt.watch(keys)
 
     def ask(self, *words: object) -> Any:
-        """Do any command now and return its reply, without watching what it reads; a write is done for good."""
+        """Run any command now and return its reply, without watching; a write is final."""
         return self._attempt.read(self._command(words, {}), watch=False)
 
     def get_encoder(self) -> Any:
-        """For the library: how it makes bytes of arguments."""
+        """Encode arguments, for the library."""
         return self._encoder
 
     def execute_command(self, *words: object, **options: object) -> Any:
-        """For the library: do a command now if it only reads, otherwise queue it."""
+        """Run a command now if it only reads, otherwise queue it, for the library."""
         command = self._command(words, options)
         return self._later(command) if keys_read(command.words) is None else self._attempt.read(command)
 
     def encoded(self, keys: Sequence[object]) -> list[bytes]:
-        """For backends: the keys as they go over the wire."""
+        """The keys as bytes, for backends."""
         self._open()
         return [bytes(self._encoder.encode(key)) for key in keys]
 
     def end(self) -> None:
-        """For backends: the function has returned; from now on nothing can be asked."""
+        """End the requests, for backends: the function has returned."""
         self._writes = None
 
     def _command(self, arguments: Sequence[object], options: dict[str, object]) -> LibraryCommand:
-        """Return a command as the library's methods give it to `execute_command`.
+        """Return a command in the form of the library's `execute_command`.
 
         Raises:
-            InvalidArgument: it is none that a transaction can have.
+            InvalidArgument: the command is not allowed in a transaction.
         """
         if not arguments or not isinstance(arguments[0], (str, bytes)) or not arguments[0].strip():
             raise InvalidArgument(f"A command must begin with its name, e.g. 'INCR', not {arguments[:1]!r}.")

@@ -1,4 +1,4 @@
-"""Optimistic transactions on rows, by SQLAlchemy's ORM: commit if what was read is unchanged, else do it again."""
+"""Optimistic transactions on rows, with SQLAlchemy's ORM."""
 
 from collections.abc import Callable, Collection
 from copy import deepcopy
@@ -15,7 +15,7 @@ from interlock.optimistic.tries import TryAgain
 
 
 def connection_of(where: Any, target: object) -> Connection:
-    """Return the connection on which a Table or a mapped class is written.
+    """Return the connection for writes to a Table or a mapped class.
 
     Args:
         where: a Connection, or a Session, which may have another engine for each class.
@@ -32,13 +32,13 @@ def connection_of(where: Any, target: object) -> Connection:
 
 
 def begin_writing(connection: Connection) -> None:
-    """On SQLite, which has no locks on rows, take the lock of all writers: nothing changes from now on.
+    """Take the lock of all writers on SQLite, which has no row locks.
 
     Args:
         connection: of the transaction that will write.
 
     Raises:
-        InvalidArgument: it commits each statement automatically.
+        InvalidArgument: the connection commits each statement automatically.
     """
     if connection.get_transaction() is None:
         connection.begin()
@@ -48,13 +48,13 @@ def begin_writing(connection: Connection) -> None:
 
 
 def refuse_autocommit(connection: Connection) -> None:
-    """Raise if a connection that has begun commits each statement automatically.
+    """Raise if a connection in a transaction commits each statement automatically.
 
     Args:
         connection: in a transaction, as far as SQLAlchemy knows.
 
     Raises:
-        InvalidArgument: it has no transactions.
+        InvalidArgument: the connection has no transactions.
     """
     if _commits_by_itself(connection):
         level = "SERIALIZABLE" if connection.dialect.name == "sqlite" else "READ COMMITTED"
@@ -69,7 +69,7 @@ def _commits_by_itself(connection: Connection) -> bool:
     if getattr(plain, "autocommit", False) is True or getattr(plain, "isolation_level", "") == "autocommit":
         return True
     if connection.dialect.name == "sqlite":
-        # None alone says nothing: an engine that sends BEGIN by an event has it too.
+        # None alone means nothing: an engine that sends BEGIN by an event has it too.
         return getattr(plain, "isolation_level", "") is None and not _in_transaction(connection)
     is_mysql = connection.dialect.name in ("mysql", "mariadb") and hasattr(plain, "get_autocommit")
     return is_mysql and bool(plain.get_autocommit())
@@ -81,33 +81,33 @@ def _in_transaction(connection: Connection) -> bool:
 
 PASSING_STATES = {"40001", "40P01"}  # serialization failure, deadlock
 PASSING_NUMBERS = {1205, 1213, 1020}  # MySQL and MariaDB: lock wait time-out, deadlock, record has changed
-NO_SAVEPOINT = 1305  # it has gone
+NO_SAVEPOINT = 1305  # it no longer exists
 PASSING_SQLITE = "database is locked"
 
 
 def passing(error: DBAPIError) -> bool:
-    """Return True if the database undid the transaction for the sake of others, so that a new try may do."""
+    """Return True if the database rolled back in favour of others, so a retry may succeed."""
     plain = error.orig
     state = getattr(plain, "sqlstate", None) or getattr(plain, "pgcode", None)
     args = getattr(plain, "args", ())
     number = args[0] if args and isinstance(args[0], int) else None
     if number == NO_SAVEPOINT and isinstance(error.__context__, DBAPIError):
-        return passing(error.__context__)  # with the transaction, and what broke that is why
+        return passing(error.__context__)  # with the transaction, and its cause is the context
     return state in PASSING_STATES or number in PASSING_NUMBERS or PASSING_SQLITE in str(plain)
 
 
 def raise_translated(error: DBAPIError, at_commit: bool = False) -> NoReturn:
-    """Raise what `transact` promises for an error of the database.
+    """Raise the error that `transact` documents for an error of the database.
 
     Args:
-        error: what SQLAlchemy raised.
-        at_commit: True if it was the commit itself.
+        error: the error of SQLAlchemy.
+        at_commit: True if the commit failed.
 
     Raises:
-        TryAgain: it may pass.
-        UnknownOutcome: no answer to the commit came.
-        StoreError: the database can't be asked.
-        DBAPIError: as it is: the statement is wrong, or refused.
+        TryAgain: a retry may succeed.
+        UnknownOutcome: no reply to the commit came.
+        StoreError: the database cannot be asked.
+        DBAPIError: unchanged: the statement is wrong, or refused.
     """
     if at_commit and error.connection_invalidated:
         raise UnknownOutcome(f"No reply to the commit came, so its outcome is unknown: {error.orig}") from error
@@ -125,14 +125,14 @@ _KINDS: dict[bool, tuple[type[Any], type[Any], str]] = {
 
 
 def maker_of(where: object, tasks: bool) -> Callable[[], Any]:
-    """Return what makes a session for each try.
+    """Return the factory of a session for each try.
 
     Args:
         where: an engine or a sessionmaker.
-        tasks: True for those of asyncio.
+        tasks: True for an async factory.
 
     Raises:
-        InvalidArgument: it is something else.
+        InvalidArgument: another type.
     """
     engine, maker, takes = _KINDS[tasks]
     if isinstance(where, engine):
@@ -144,7 +144,7 @@ def maker_of(where: object, tasks: bool) -> Callable[[], Any]:
 
 
 def called_with(session: Session | AsyncSession, function: Callable[[Session], Any]) -> Any:
-    """Call a function that asks the database; what is returned for an AsyncSession is to be awaited."""
+    """Call a function that queries the database; for an AsyncSession, await the result."""
     return session.run_sync(function) if isinstance(session, AsyncSession) else function(session)
 
 
@@ -152,27 +152,27 @@ NAN = object()
 
 
 class RowRead(NamedTuple):
-    """A row as it was when it was read: its values by column."""
+    """A row as it was read: its values by column."""
 
     mapper: Mapper[Any]
     values: dict[Any, Any]
 
 
 def seen_in(state: InstanceState[object], names: Collection[str] | None) -> RowRead:
-    """Return what an object that was just loaded has of its row.
+    """Return the loaded part of an object's row.
 
     Args:
-        state: of the object.
-        names: the attributes that were loaded; None for all that it has.
+        state: the state of the object.
+        names: the loaded attributes; None for all.
 
     Returns:
-        The values to compare; copies, as some can be changed in place.
+        The values to compare, as copies, because some are mutable.
     """
     mapper = state.mapper
     values = {}
     for column in [mapper.version_id_col] if mapper.version_id_col is not None else mapper.columns:
         attribute = mapper.get_property_by_column(column)
-        # What with_expression() gives is no column of the row.
+        # The value of with_expression() is not a column of the row.
         asked = ("query_expression", True) not in (attribute.strategy_key or ())
         if asked and attribute.key in state.dict and (names is None or attribute.key in names):
             values[column] = deepcopy(state.dict[attribute.key])
@@ -183,15 +183,15 @@ def unchanged(connection: Connection, key: tuple[type, tuple[object, ...], objec
     """Lock a row and compare it.
 
     Args:
-        connection: of the transaction that locks it.
+        connection: the connection of the transaction that locks the row.
         key: its identity in the session.
-        seen: what was read.
+        seen: the values that were read.
 
     Returns:
-        True if it is there and has the same values.
+        True if the row exists with the same values.
     """
     columns = list(seen.values)
-    # Not `selectable`: that has the tables of subclasses too, by outer joins, which PostgreSQL does not lock.
+    # Not `selectable`, whose outer joins include the tables of subclasses, which PostgreSQL does not lock.
     query = select(*columns).select_from(seen.mapper.persist_selectable)
     query = query.where(*(column == value for column, value in zip(seen.mapper.primary_key, key[1], strict=True)))
     found = connection.execute(query.with_for_update()).one_or_none()
@@ -201,7 +201,7 @@ def unchanged(connection: Connection, key: tuple[type, tuple[object, ...], objec
 
 
 def same(column: Column[object], now: object, then: object) -> bool:
-    """Return True if two values of a column are the same; NaN is the same as NaN here."""
+    """Return True if two values of a column are equal; NaN equals NaN here."""
     return bool(column.type.compare_values(_without_nan(now), _without_nan(then)))
 
 
@@ -217,11 +217,11 @@ INFO = "interlock.reads"
 
 
 class RowChanged(TryAgain):
-    """Another transaction has changed or removed a row that was read."""
+    """Another transaction has changed or deleted a row that was read."""
 
 
 class LockedRow(NamedTuple):
-    """A row that was compared, and is locked until the transaction, or the savepoint, ends."""
+    """A compared row, locked until the end of the transaction or savepoint."""
 
     transaction: SessionTransaction | None
     key: Any
@@ -229,10 +229,10 @@ class LockedRow(NamedTuple):
 
 
 class Reads:
-    """What one session has loaded; it is told by the session's events.
+    """The rows that one session has loaded, recorded by the session's events.
 
-    All that was read is locked and compared before this session writes anything, because afterwards its own changes
-    (cascades, triggers, statements on many rows) could not be told from those of others. What is read after that is
+    All rows that were read are locked and compared before this session's first write, because afterwards its own
+    changes (cascades, triggers, statements on many rows) look like those of others. Rows that are read later are
     compared too, before the next write or at the end.
 
     Args:
@@ -241,7 +241,7 @@ class Reads:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._open: dict[Any, RowRead] = {}  # to be compared
+        self._open: dict[Any, RowRead] = {}  # not compared yet
         self._held: list[LockedRow] = []
         self._inserted: dict[Any, SessionTransaction | None] = {}
         self._known: dict[Any, None] = {}
@@ -249,7 +249,7 @@ class Reads:
         self._flushing = False
         self._loaded_by_flush: list[Any] = []
         session.info[INFO] = self
-        # Sessions have no event for what is loaded later into an object that is there already.
+        # Sessions have no event for attributes that are loaded later into an existing object.
         if not event.contains(Mapper, "refresh", _refreshed):
             event.listen(Mapper, "refresh", _refreshed, raw=True)
         for name, listener in {
@@ -267,23 +267,23 @@ class Reads:
 
     @property
     def keys(self) -> list[str]:
-        """What was read, for messages."""
+        """The rows that were read, for messages."""
         return [_shown(key) for key in self._known]
 
     def verify(self) -> None:
-        """Lock all that was read, and compare it.
+        """Lock all rows that were read, and compare them.
 
         Raises:
-            RowChanged: another transaction has changed some of it.
+            RowChanged: another transaction has changed one of them.
         """
-        # In one order for all, so that two transactions that verify do not wait for each other.
+        # In one order for all, so that two verifying transactions do not deadlock.
         for key in sorted(self._open, key=lambda key: (key[0].__name__, repr(key[1]))):
             seen = self._open[key]
             connection = connection_of(self._session, seen.mapper)
             begin_writing(connection)
             if not unchanged(connection, key, seen):
                 raise RowChanged(f"Another transaction changed {_shown(key)}.")
-            # From now on the row is locked, and what changes it is this transaction.
+            # From now on the row is locked, and only this transaction changes it.
             self._held.append(LockedRow(_innermost(self._session), key, self._open.pop(key)))
 
     def _loaded(self, session: Session, instance: object) -> None:
@@ -298,7 +298,7 @@ class Reads:
             return
         mapper, values = seen_in(state, names)
         if values:
-            # What was read first counts: the function may have computed with it.
+            # The first values count, because the function may have computed with them.
             noted = self._open.setdefault(state.key, RowRead(mapper, {})).values
             noted.update({column: value for column, value in values.items() if column not in noted})
 
@@ -309,7 +309,7 @@ class Reads:
         self.verify()
 
     def _after_flush(self, session: Session, *_: Any) -> None:
-        # What a flush loads, as the children of what it removes, it may write too: only now they are as they stay.
+        # A flush may also write what it loads, such as the children of a deleted row: only now they are as they stay.
         self._flushing = False  # its transaction ends a little later
         loaded, self._loaded_by_flush = self._loaded_by_flush, []
         for instance in loaded:
@@ -335,12 +335,12 @@ class Reads:
 
     def _before_savepoint(self) -> None:
         for connection in self._connections:
-            begin_writing(connection)  # otherwise a savepoint of SQLite is a transaction of its own
+            begin_writing(connection)  # otherwise a savepoint of SQLite is a separate transaction
 
     def _committed(self, session: Session) -> None:
         over = _innermost(session)
         outer = None if over is None else over.parent
-        if outer is None:  # all of it: what was compared was true, and is
+        if outer is None:  # all rows: the comparison was true, and stays true
             self._held, self._inserted = [], {}
             return
         self._held = [each._replace(transaction=outer) if each.transaction is over else each for each in self._held]
@@ -352,7 +352,7 @@ class Reads:
         elif not transaction.nested:
             self._flushing = False
             return
-        # Not committed, so others can change the rows again: they are compared again, with what was read first.
+        # Not committed, so others can change the rows again: compare them again with the first values.
         free = [each for each in self._held if each.transaction is transaction]
         self._held = [each for each in self._held if each.transaction is not transaction]
         for _, key, seen in reversed(free):
@@ -361,7 +361,7 @@ class Reads:
 
 
 def _refreshed(state: InstanceState[object], context: object, names: Collection[str] | None) -> None:
-    """Note what was loaded later into an object, as a deferred column is; `names` is None for all attributes."""
+    """Note attributes that were loaded later, such as a deferred column."""
     session = state.session
     reads = None if session is None else session.info.get(INFO)
     if reads is not None and state.key in reads._known:

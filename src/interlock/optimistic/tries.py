@@ -1,4 +1,4 @@
-"""How often to try, how long to pause in between, when to give up; and writes that wait for the commit."""
+"""The number of tries, the pauses in between, and writes that wait for the commit."""
 
 import math
 import random
@@ -11,12 +11,12 @@ from interlock.core.functions import kind_of, shown
 
 
 class Conflict(LockError):
-    """What was read was changed by another writer, in each try that was allowed; nothing was done.
+    """Another writer changed the read data in every allowed try; nothing was done.
 
     Attributes:
-        tries: how often the function was run.
-        seconds: how long all of that took.
-        keys: what was watched in the last try.
+        tries: the number of runs of the function.
+        seconds: the duration of all runs.
+        keys: the keys watched in the last try.
     """
 
     def __init__(self, message: str, tries: int, seconds: float, keys: Sequence[object]) -> None:
@@ -27,16 +27,16 @@ class Conflict(LockError):
 
 
 class TryAgain(StoreError):
-    """Nothing was done, and a new try may do it: a backend raises this, and the transaction is tried again."""
+    """Nothing was done, and a retry may succeed; raised by a backend."""
 
 
 class CommandRefused(StoreError):
-    """The transaction was committed, but the server refused some of its commands; the others are done.
+    """The transaction was committed, but the server refused some of its commands.
 
-    Redis does not roll back: a command of the wrong type for its key, say, fails alone.
+    Redis does not roll back: only the failed command, such as one of the wrong type for its key, has no effect.
 
     Attributes:
-        replies: the reply to each queued command in their order; an exception for each that was refused.
+        replies: the replies to the queued commands in order; an exception for each refused command.
     """
 
     def __init__(self, message: str, replies: Sequence[object]) -> None:
@@ -45,25 +45,25 @@ class CommandRefused(StoreError):
 
 
 RETRIES = 16
-BACKOFF = 0.002  # seconds: the longest pause after the first conflict
-LONGEST_PAUSE = 0.25  # seconds: no pause is longer, however many conflicts there were
-SHORTEST_IO_TIMEOUT = 1.0  # seconds that the store may always take for one answer
+BACKOFF = 0.002  # seconds: maximum pause after the first conflict
+LONGEST_PAUSE = 0.25  # seconds: maximum pause after any number of conflicts
+SHORTEST_IO_TIMEOUT = 1.0  # seconds that the store may always take for one reply
 
 
 class Tries:
-    """The tries of one transaction; knows no clock.
+    """The tries of one transaction, without a clock of its own.
 
     Args:
-        retries: how many more tries the caller allows; None for any number.
-        timeout: seconds for all tries; None for any time.
-        backoff: seconds that the first pause lasts at most.
+        retries: the number of allowed retries; None for no limit.
+        timeout: seconds for all tries; None for no limit.
+        backoff: maximum seconds of the first pause.
         started: now, in seconds of a monotonic clock.
 
     Attributes:
-        number: which try this is, from 1.
+        number: the number of the try, from 1.
 
     Raises:
-        InvalidArgument: one is out of its range; the message says what is allowed.
+        InvalidArgument: an argument is out of range; the message gives the range.
     """
 
     def __init__(self, retries: int | None, timeout: float | None, backoff: float, started: float) -> None:
@@ -79,23 +79,23 @@ class Tries:
         self._deadline = math.inf if seconds is None else started + seconds
 
     def io_timeout(self, now: float) -> float | None:
-        """Return how many seconds the store may take for its next answer; None for as long as its client allows."""
+        """Return the seconds that the store may take for its next reply; None for no limit."""
         return None if self._deadline == math.inf else max(self._deadline - now, SHORTEST_IO_TIMEOUT)
 
     def pause_before_next(self, keys: Sequence[object], failure: TryAgain | None, now: float) -> float:
-        """Count a try that did nothing, and return how many seconds to pause before the next.
+        """Count a failed try; return the seconds to pause before the next.
 
-        The pause is random from 0 to a bound that doubles with each try ("full jitter"), so that callers that were
-        in each other's way do not meet again. Source: M. Brooker, "Exponential Backoff And Jitter", AWS, 2015.
+        The pause is random from 0 to a bound that doubles with each try ("full jitter"), so that conflicting callers
+        do not collide again. Source: M. Brooker, "Exponential Backoff And Jitter", AWS, 2015.
 
         Args:
-            keys: what was watched.
-            failure: what the store said; None if another writer changed what was watched.
-            now: seconds of the clock.
+            keys: the watched keys.
+            failure: the error of the store; None if another writer changed a watched key.
+            now: the time of the clock in seconds.
 
         Raises:
             Conflict: no more tries are allowed.
-            StoreError: as above, and the store failed.
+            StoreError: no more tries are allowed, and the store failed.
         """
         left = self._deadline - now
         if left <= 0 or self.number > self._retries:
@@ -113,7 +113,7 @@ class Tries:
             )
         bound = min(self._backoff * 2.0 ** min(self.number - 1, 32), LONGEST_PAUSE)
         self.number += 1
-        # Half of what is left, so that a last try still fits in before the end.
+        # Half of the remaining time, so that a last try still fits.
         return min(random.uniform(0.0, bound), left / 2)
 
 
@@ -121,14 +121,14 @@ UNFINISHED = {
     False: ". Pass the function to atransact(), or let it do the work itself.",
     True: ". Let the function do the work itself.",
 }
-"""What to say of a function that returns work still to be done, to threads and to tasks."""
+"""The advice for a function that returns unfinished work, by threads and tasks."""
 
 
 def checked_function(function: object, tasks: bool) -> Any:
-    """Return `function` if its work is done when it is over, else raise InvalidArgument.
+    """Return `function` if its work ends with its call, else raise InvalidArgument.
 
     Args:
-        function: what the caller gave.
+        function: the argument of the caller.
         tasks: True if it is called in an asyncio task, and awaited.
     """
     kind = kind_of(function)
@@ -143,11 +143,11 @@ _UNKNOWN = object()
 
 
 class Queued:
-    """A write that waits for the commit; returned from the function, it is replaced by its reply.
+    """A write that waits for the commit; as a return value, it is replaced by its reply.
 
     Args:
-        request: what is to be written.
-        name: what it is called in messages.
+        request: the write.
+        name: its name in messages.
     """
 
     __slots__ = ("_reply", "name", "request")
@@ -159,17 +159,17 @@ class Queued:
 
     @property
     def reply(self) -> Any:
-        """The store's reply, once the transaction is committed.
+        """The store's reply, after the commit.
 
         Raises:
-            InvalidArgument: it is not.
+            InvalidArgument: the transaction is not committed.
         """
         if self._reply is _UNKNOWN:
             self._too_early()
         return self._reply
 
     def settle(self, reply: object) -> None:
-        """For backends: the transaction was committed, and this is the reply."""
+        """Set the reply after the commit, for backends."""
         self._reply = reply
 
     def _too_early(self, *_: object) -> NoReturn:
@@ -178,11 +178,11 @@ class Queued:
             f"its .reply afterwards. For a reply now, call tx.ask(...)."
         )
 
-    # Code that takes it for the reply learns at once that it is none.
+    # Code that mistakes it for the reply fails immediately.
     __bool__ = __int__ = __float__ = __iter__ = __len__ = __getitem__ = _too_early
 
     def __await__(self) -> Generator[None, None, "Queued"]:
-        """Awaiting it waits for nothing: `await tx.set(...)` does the same as `tx.set(...)`."""
+        """Return immediately: `await tx.set(...)` does the same as `tx.set(...)`."""
         yield from ()
         return self
 

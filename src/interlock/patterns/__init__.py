@@ -1,1 +1,1 @@
-"""What is built on locks: run once, leader election, detached grants, one lock of several."""
+"""Patterns on locks: run once, leader election, detached grants, one of several items."""

@@ -1,4 +1,4 @@
-"""What a program that PyInstaller freezes needs of interlock: the stores, both colours, scripts and statements."""
+"""The hidden imports and data files of interlock for PyInstaller."""
 
 from PyInstaller.utils.hooks import collect_data_files, collect_submodules
 

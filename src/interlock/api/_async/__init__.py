@@ -1,1 +1,1 @@
-"""The public API of tasks; that of threads is generated."""
+"""The public API; written for tasks, generated for threads."""

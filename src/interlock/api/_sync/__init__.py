@@ -1,2 +1,2 @@
 # Generated from _async/__init__.py by tools/unasync.py; change that one.
-"""The public API of threads; that of threads is generated."""
+"""The public API; written for tasks, generated for threads."""

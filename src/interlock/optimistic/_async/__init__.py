@@ -1,1 +1,1 @@
-"""`atransact`, and what a backend offers it; the source of `_sync`."""
+"""`atransact`, and the interface of a backend; `transact` is generated."""

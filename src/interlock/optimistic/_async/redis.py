@@ -1,4 +1,4 @@
-"""One try on Redis: what is watched and queued, and what is said to the server about it.
+"""One try on Redis: its watched keys, its queue, and its requests.
 
 Source: https://redis.io/docs/latest/develop/using-commands/transactions/ (optimistic locking by check-and-set).
 """
@@ -28,17 +28,17 @@ from interlock.runtime import clock
 
 
 class AsyncTransactionConnection:
-    """A connection that watches: it is refused to the library to connect it anew.
+    """A watching connection, which the library must not reconnect.
 
-    The library does that without a word where a connection was lost, and on a new one nothing is watched.
+    The library reconnects a lost connection silently, and a new connection watches nothing.
 
     Args:
         library: the client's library.
-        home: the pool, or the node of a cluster, that lent the connection.
+        home: the pool, or the node of a cluster, that owns the connection.
         lent: the connection.
 
     Attributes:
-        broken: True once nothing more may be said on it.
+        broken: True after the connection must not be used.
     """
 
     def __init__(self, library: Library, home: Any, lent: Any) -> None:
@@ -49,7 +49,7 @@ class AsyncTransactionConnection:
         lent.register_connect_callback(self.connected)
 
     def connected(self, connection: object) -> None:
-        """For the library, which connects anew: say no.
+        """Refuse to connect again, for the library.
 
         Raises:
             ConnectionFailed: always.
@@ -57,19 +57,19 @@ class AsyncTransactionConnection:
         raise ConnectionFailed("it was closed, and a new one watches nothing")
 
     async def exchange(self, packet: Sequence[LibraryCommand], io_timeout: float | None) -> list[Any]:
-        """Send commands and wait for their replies; a refusal is a reply.
+        """Send commands and wait for their replies, including refusals.
 
         Args:
             packet: the commands.
-            io_timeout: seconds to wait for replies (threads: for each reply; tasks: for all), unless the client waits
-                shorter; None for as long as the client waits.
+            io_timeout: maximum wait for replies in seconds (threads: for each reply; tasks: for all), unless the
+                client's limit is shorter; None for the client's limit.
 
         Raises:
             ConnectionFailed: the connection failed.
         """
         if self.broken:
             raise ConnectionFailed("The connection failed earlier in this try. Nothing was changed.")
-        self.broken = True  # until all replies are there
+        self.broken = True  # until all replies have come
         try:
             replies = await rt.within(io_timeout, self._exchange, packet, io_timeout)
         except Exception as error:
@@ -92,7 +92,7 @@ class AsyncTransactionConnection:
             return error
 
     async def close(self) -> None:
-        """Give it back, to the end; a broken one will be connected anew."""
+        """Return the connection, even after a cancellation; a broken one reconnects."""
         self._lent.deregister_connect_callback(self.connected)
         try:
             if self.broken:
@@ -102,7 +102,7 @@ class AsyncTransactionConnection:
 
 
 async def give_back(home: Any, lent: Any) -> None:
-    """Give a connection back to its pool, or its node of a cluster."""
+    """Return a connection to its pool, or its node of a cluster."""
     if hasattr(home, "get_connection"):
         await home.release(lent)
     else:
@@ -110,12 +110,12 @@ async def give_back(home: Any, lent: Any) -> None:
 
 
 async def borrow(library: Library, home: Any, fresh: bool) -> AsyncTransactionConnection:
-    """Return a connection that has been connected.
+    """Return a connected connection.
 
     Args:
         library: the client's library.
-        home: the pool, or the node of a cluster, that lends it.
-        fresh: True to connect it anew.
+        home: the pool, or the node of a cluster, that owns it.
+        fresh: True to connect it again.
 
     Raises:
         The client's exceptions.
@@ -143,7 +143,7 @@ ONE_TAG = (
 )
 
 _may_multi: WeakSet[Any] = WeakSet()
-"""Clients that a server has answered OK to MULTI: where MULTI is refused, what follows it would be done at once."""
+"""Clients whose server has accepted MULTI; otherwise later commands would run directly."""
 
 
 class AsyncRedisAttempt:
@@ -151,8 +151,8 @@ class AsyncRedisAttempt:
 
     Args:
         library: the client's library.
-        client: of redis-py or valkey-py, also of Sentinel or a cluster.
-        tries: which try it is, and how long an answer may take.
+        client: a client of redis-py or valkey-py, also of Sentinel or a cluster.
+        tries: the number of the try, and the time for a reply.
     """
 
     def __init__(self, library: Library, client: Any, tries: Tries) -> None:
@@ -162,7 +162,7 @@ class AsyncRedisAttempt:
         self._tries = tries
         self._connection: AsyncTransactionConnection | None = None
         self._callbacks: Any = {}
-        self._turn = rt.Turn()  # a function may gather() its reads
+        self._turn = rt.Turn()  # because a function may gather() its reads
         self._watched: dict[bytes, None] = {}
         self._watching = False
         self._slot: int | None = None
@@ -173,11 +173,11 @@ class AsyncRedisAttempt:
 
     @property
     def keys(self) -> Sequence[str]:
-        """What is watched, for messages."""
+        """The watched keys, for messages."""
         return [_text(key) for key in self._watched]
 
     async def watch(self, keys: Sequence[object]) -> None:
-        """Watch those keys that are not watched yet."""
+        """Watch those keys that are not watched."""
         encoded = self.transaction.encoded(keys)
         async with self._turn:
             packet = self._to_watch(encoded)
@@ -185,11 +185,11 @@ class AsyncRedisAttempt:
                 self._heard_of_watch(packet[0], (await self._ask(packet))[0])
 
     async def read(self, request: LibraryCommand, watch: bool = True) -> Any:
-        """Do a command now.
+        """Run a command now.
 
         Args:
             request: the command.
-            watch: first, in the same packet, watch the keys that it reads.
+            watch: True to watch its keys first, in the same packet.
         """
         keys = keys_read(request.words)
         async with self._turn:
@@ -211,10 +211,10 @@ class AsyncRedisAttempt:
         return request.shaped(replies[-1], self._callbacks)
 
     async def commit(self) -> bool:
-        """Do all that is queued, unless something that is watched has changed; return whether it was done."""
+        """Run all queued commands unless a watched key has changed; return True if they ran."""
         self.transaction.end()
         async with self._turn:
-            if self._failure is not None:  # also when the function has passed over it
+            if self._failure is not None:  # even if the function has ignored it
                 raise self._failure
             if self._connection is not None and self._connection.broken:
                 raise ConnectionFailed("A read was interrupted, and the watch with it. Nothing was changed.")
@@ -224,9 +224,9 @@ class AsyncRedisAttempt:
         return replies is not None and self._settle(replies)
 
     async def _execute(self) -> list[Any] | None:
-        """Return the replies to what was queued; None if something that is watched has changed."""
+        """Return the replies to the queue; None if a watched key has changed."""
         opening = [MULTI]
-        # Alone, if it may be refused, or if the connection may be dead: what follows has no second try.
+        # Separately, if it may be refused, or the connection may be dead: the following commands have no second try.
         if self._client not in _may_multi or not self._heard:
             self._heard_of_multi((await self._ask(opening))[0], "Nothing was changed.")
             opening = []
@@ -240,7 +240,7 @@ class AsyncRedisAttempt:
                 "because it could be done twice. Check the keys. If they do not show the outcome, let each "
                 "transaction also write its own key (tx.set('done:<id>', 1)), and check that key."
             ) from error.__cause__
-        self._watching = False  # for each answer of EXEC
+        self._watching = False  # for each reply of EXEC
         if opening:
             self._heard_of_multi(replies.pop(0), "The queued commands may have been done unguarded.")
         done = replies.pop()
@@ -249,7 +249,7 @@ class AsyncRedisAttempt:
         return None if done is None else list(done)
 
     def _settle(self, replies: Sequence[object]) -> bool:
-        """Give each write its reply."""
+        """Set the reply of each write."""
         for each, reply in zip(self._writes, replies, strict=True):
             each.settle(each.request.shaped(reply, self._callbacks))
         refused = [(each.name, each.reply) for each in self._writes if isinstance(each.reply, Exception)]
@@ -283,10 +283,10 @@ class AsyncRedisAttempt:
         return replies
 
     async def _connected(self) -> AsyncTransactionConnection:
-        """Return a connection to the server that has the keys; note the callbacks that shape its replies.
+        """Return a connection to the server of the keys.
 
         Raises:
-            InvalidArgument: it is a cluster, and there is no key.
+            InvalidArgument: a cluster without a key.
             StoreError: the server is unreachable.
         """
         if self._cluster and self._slot is None:
@@ -303,22 +303,22 @@ class AsyncRedisAttempt:
             raise StoreError(f"The server is unreachable: {error!r}. Nothing was changed.") from error
 
     async def _look_again(self) -> None:
-        """Ask a cluster where its slots are: a node that can't be reached may have a successor."""
+        """Ask a cluster for its slots: an unreachable node may have a successor."""
         if self._cluster:
             with suppress(*self._library.failures):
                 await self._client.nodes_manager.initialize()
 
     def _may_repeat(self, packet: Sequence[LibraryCommand], error: ConnectionFailed) -> bool:
-        """Return True if a packet may be sent on another connection: once, if the first that was lent was dead.
+        """Return True if a packet may be sent once more, because the first connection was dead.
 
-        That one was closed by the server while it was unused; nothing was watched on it, and nothing is done twice.
+        The server had closed that connection while unused, so nothing was watched on it, and nothing is done twice.
         """
         harmless = all(each.words[0] in HARMLESS or keys_read(each.words) is not None for each in packet)
         late = isinstance(error.__cause__, self._library.time_is_over)
         return harmless and not (self._heard or self._repeated or late)
 
     def _fail(self, error: StoreError, cause: BaseException | None) -> NoReturn:
-        """Raise, and keep the error for the commit: a function that passes over it must not commit unguarded."""
+        """Raise, and keep the error for the commit, which must not run unguarded."""
         self._failure = error
         raise error from cause
 
@@ -349,7 +349,7 @@ class AsyncRedisAttempt:
         raise StoreError(f"The server refused MULTI: {reply}. {what}") from reply
 
     def _refuse(self, replies: Sequence[object], done: Exception) -> NoReturn:
-        """Raise why nothing was done: the refusal of the first command that could not be queued, or of EXEC."""
+        """Raise the cause: the refusal of the first command that could not be queued, or of EXEC."""
         refusals = ((each.name, reply) for each, reply in zip(self._writes, replies, strict=False))
         name, error = next(((name, each) for name, each in refusals if isinstance(each, Exception)), ("EXEC", done))
         code = given_code(error)
@@ -361,7 +361,7 @@ class AsyncRedisAttempt:
         ) from error
 
     def _raise_if_passing(self, error: Exception) -> None:
-        """Raise if a refusal means that the slot is elsewhere, or on its way there."""
+        """Raise if a refusal means that the slot is on another node, or is moving."""
         if given_code(error) not in ("MOVED", "ASK", "TRYAGAIN"):
             return
         if self._cluster:
@@ -386,19 +386,19 @@ class AsyncRedisAttempt:
         if connection is None:
             return
         try:
-            # After an interrupt or a cancellation nothing more is sent.
+            # After an interrupt or a cancellation send nothing more.
             if self._watching and not connection.broken and (kind is None or issubclass(kind, Exception)):
                 async with self._turn:
                     with suppress(ConnectionFailed):
                         await self._ask([UNWATCH])
                         self._watching = False
         finally:
-            connection.broken = connection.broken or self._watching  # to disconnect also forgets what is watched
+            connection.broken = connection.broken or self._watching  # a disconnect also forgets the watched keys
             await rt.finish(connection.close)
         if self._moved:
             await self._look_again()
 
 
 def _text(key: bytes) -> str:
-    """Return a key for people."""
+    """Return a key for messages."""
     return key.decode(errors="replace")

@@ -1,4 +1,4 @@
-"""Sessions of SQLAlchemy as a backend: a new session for each try."""
+"""SQLAlchemy sessions as a backend: a new session for each try."""
 
 from collections.abc import Sequence
 from types import TracebackType
@@ -18,7 +18,7 @@ class AsyncSessionAttempt:
     """One try; see `interlock.optimistic.Attempt`.
 
     Args:
-        session: used up by it.
+        session: the session of this try only.
     """
 
     def __init__(self, session: Any) -> None:
@@ -27,15 +27,15 @@ class AsyncSessionAttempt:
 
     @property
     def keys(self) -> Sequence[Any]:
-        """What was read, for messages."""
+        """The rows that were read, for messages."""
         return self._reads.keys
 
     async def watch(self, keys: Sequence[object]) -> None:
-        """Refuse: what is read is watched."""
+        """Refuse keys, because all rows that were read are watched."""
         raise InvalidArgument("Keys are not accepted: every row that the function reads by its session is watched.")
 
     async def commit(self) -> bool:
-        """Commit, if what was read is unchanged."""
+        """Commit if the rows that were read are unchanged."""
         try:
             if not await called_with(self.transaction, self._verify_and_flush):
                 return False
@@ -64,4 +64,4 @@ class AsyncSessionAttempt:
         await self.transaction.close()
         if isinstance(error, DBAPIError) and passing(error):
             raise_translated(error)
-        return isinstance(error, CHANGED)  # then there is another try
+        return isinstance(error, CHANGED)  # then another try follows

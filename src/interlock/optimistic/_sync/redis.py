@@ -1,5 +1,5 @@
 # Generated from _async/redis.py by tools/unasync.py; change that one.
-"""One try on Redis: what is watched and queued, and what is said to the server about it.
+"""One try on Redis: its watched keys, its queue, and its requests.
 
 Source: https://redis.io/docs/latest/develop/using-commands/transactions/ (optimistic locking by check-and-set).
 """
@@ -29,17 +29,17 @@ from interlock.runtime import clock
 
 
 class TransactionConnection:
-    """A connection that watches: it is refused to the library to connect it anew.
+    """A watching connection, which the library must not reconnect.
 
-    The library does that without a word where a connection was lost, and on a new one nothing is watched.
+    The library reconnects a lost connection silently, and a new connection watches nothing.
 
     Args:
         library: the client's library.
-        home: the pool, or the node of a cluster, that lent the connection.
+        home: the pool, or the node of a cluster, that owns the connection.
         lent: the connection.
 
     Attributes:
-        broken: True once nothing more may be said on it.
+        broken: True after the connection must not be used.
     """
 
     def __init__(self, library: Library, home: Any, lent: Any) -> None:
@@ -50,7 +50,7 @@ class TransactionConnection:
         lent.register_connect_callback(self.connected)
 
     def connected(self, connection: object) -> None:
-        """For the library, which connects anew: say no.
+        """Refuse to connect again, for the library.
 
         Raises:
             ConnectionFailed: always.
@@ -58,19 +58,19 @@ class TransactionConnection:
         raise ConnectionFailed("it was closed, and a new one watches nothing")
 
     def exchange(self, packet: Sequence[LibraryCommand], io_timeout: float | None) -> list[Any]:
-        """Send commands and wait for their replies; a refusal is a reply.
+        """Send commands and wait for their replies, including refusals.
 
         Args:
             packet: the commands.
-            io_timeout: seconds to wait for replies (threads: for each reply; tasks: for all), unless the client waits
-                shorter; None for as long as the client waits.
+            io_timeout: maximum wait for replies in seconds (threads: for each reply; tasks: for all), unless the
+                client's limit is shorter; None for the client's limit.
 
         Raises:
             ConnectionFailed: the connection failed.
         """
         if self.broken:
             raise ConnectionFailed("The connection failed earlier in this try. Nothing was changed.")
-        self.broken = True  # until all replies are there
+        self.broken = True  # until all replies have come
         try:
             replies = rt.within(io_timeout, self._exchange, packet, io_timeout)
         except Exception as error:
@@ -93,7 +93,7 @@ class TransactionConnection:
             return error
 
     def close(self) -> None:
-        """Give it back, to the end; a broken one will be connected anew."""
+        """Return the connection, even after a cancellation; a broken one reconnects."""
         self._lent.deregister_connect_callback(self.connected)
         try:
             if self.broken:
@@ -103,7 +103,7 @@ class TransactionConnection:
 
 
 def give_back(home: Any, lent: Any) -> None:
-    """Give a connection back to its pool, or its node of a cluster."""
+    """Return a connection to its pool, or its node of a cluster."""
     if hasattr(home, "get_connection"):
         home.release(lent)
     else:
@@ -111,12 +111,12 @@ def give_back(home: Any, lent: Any) -> None:
 
 
 def borrow(library: Library, home: Any, fresh: bool) -> TransactionConnection:
-    """Return a connection that has been connected.
+    """Return a connected connection.
 
     Args:
         library: the client's library.
-        home: the pool, or the node of a cluster, that lends it.
-        fresh: True to connect it anew.
+        home: the pool, or the node of a cluster, that owns it.
+        fresh: True to connect it again.
 
     Raises:
         The client's exceptions.
@@ -144,7 +144,7 @@ ONE_TAG = (
 )
 
 _may_multi: WeakSet[Any] = WeakSet()
-"""Clients that a server has answered OK to MULTI: where MULTI is refused, what follows it would be done at once."""
+"""Clients whose server has accepted MULTI; otherwise later commands would run directly."""
 
 
 class RedisAttempt:
@@ -152,8 +152,8 @@ class RedisAttempt:
 
     Args:
         library: the client's library.
-        client: of redis-py or valkey-py, also of Sentinel or a cluster.
-        tries: which try it is, and how long an answer may take.
+        client: a client of redis-py or valkey-py, also of Sentinel or a cluster.
+        tries: the number of the try, and the time for a reply.
     """
 
     def __init__(self, library: Library, client: Any, tries: Tries) -> None:
@@ -163,7 +163,7 @@ class RedisAttempt:
         self._tries = tries
         self._connection: TransactionConnection | None = None
         self._callbacks: Any = {}
-        self._turn = rt.Turn()  # a function may gather() its reads
+        self._turn = rt.Turn()  # because a function may gather() its reads
         self._watched: dict[bytes, None] = {}
         self._watching = False
         self._slot: int | None = None
@@ -174,11 +174,11 @@ class RedisAttempt:
 
     @property
     def keys(self) -> Sequence[str]:
-        """What is watched, for messages."""
+        """The watched keys, for messages."""
         return [_text(key) for key in self._watched]
 
     def watch(self, keys: Sequence[object]) -> None:
-        """Watch those keys that are not watched yet."""
+        """Watch those keys that are not watched."""
         encoded = self.transaction.encoded(keys)
         with self._turn:
             packet = self._to_watch(encoded)
@@ -186,11 +186,11 @@ class RedisAttempt:
                 self._heard_of_watch(packet[0], (self._ask(packet))[0])
 
     def read(self, request: LibraryCommand, watch: bool = True) -> Any:
-        """Do a command now.
+        """Run a command now.
 
         Args:
             request: the command.
-            watch: first, in the same packet, watch the keys that it reads.
+            watch: True to watch its keys first, in the same packet.
         """
         keys = keys_read(request.words)
         with self._turn:
@@ -212,10 +212,10 @@ class RedisAttempt:
         return request.shaped(replies[-1], self._callbacks)
 
     def commit(self) -> bool:
-        """Do all that is queued, unless something that is watched has changed; return whether it was done."""
+        """Run all queued commands unless a watched key has changed; return True if they ran."""
         self.transaction.end()
         with self._turn:
-            if self._failure is not None:  # also when the function has passed over it
+            if self._failure is not None:  # even if the function has ignored it
                 raise self._failure
             if self._connection is not None and self._connection.broken:
                 raise ConnectionFailed("A read was interrupted, and the watch with it. Nothing was changed.")
@@ -225,9 +225,9 @@ class RedisAttempt:
         return replies is not None and self._settle(replies)
 
     def _execute(self) -> list[Any] | None:
-        """Return the replies to what was queued; None if something that is watched has changed."""
+        """Return the replies to the queue; None if a watched key has changed."""
         opening = [MULTI]
-        # Alone, if it may be refused, or if the connection may be dead: what follows has no second try.
+        # Separately, if it may be refused, or the connection may be dead: the following commands have no second try.
         if self._client not in _may_multi or not self._heard:
             self._heard_of_multi((self._ask(opening))[0], "Nothing was changed.")
             opening = []
@@ -241,7 +241,7 @@ class RedisAttempt:
                 "because it could be done twice. Check the keys. If they do not show the outcome, let each "
                 "transaction also write its own key (tx.set('done:<id>', 1)), and check that key."
             ) from error.__cause__
-        self._watching = False  # for each answer of EXEC
+        self._watching = False  # for each reply of EXEC
         if opening:
             self._heard_of_multi(replies.pop(0), "The queued commands may have been done unguarded.")
         done = replies.pop()
@@ -250,7 +250,7 @@ class RedisAttempt:
         return None if done is None else list(done)
 
     def _settle(self, replies: Sequence[object]) -> bool:
-        """Give each write its reply."""
+        """Set the reply of each write."""
         for each, reply in zip(self._writes, replies, strict=True):
             each.settle(each.request.shaped(reply, self._callbacks))
         refused = [(each.name, each.reply) for each in self._writes if isinstance(each.reply, Exception)]
@@ -284,10 +284,10 @@ class RedisAttempt:
         return replies
 
     def _connected(self) -> TransactionConnection:
-        """Return a connection to the server that has the keys; note the callbacks that shape its replies.
+        """Return a connection to the server of the keys.
 
         Raises:
-            InvalidArgument: it is a cluster, and there is no key.
+            InvalidArgument: a cluster without a key.
             StoreError: the server is unreachable.
         """
         if self._cluster and self._slot is None:
@@ -301,22 +301,22 @@ class RedisAttempt:
             raise StoreError(f"The server is unreachable: {error!r}. Nothing was changed.") from error
 
     def _look_again(self) -> None:
-        """Ask a cluster where its slots are: a node that can't be reached may have a successor."""
+        """Ask a cluster for its slots: an unreachable node may have a successor."""
         if self._cluster:
             with suppress(*self._library.failures):
                 self._client.nodes_manager.initialize()
 
     def _may_repeat(self, packet: Sequence[LibraryCommand], error: ConnectionFailed) -> bool:
-        """Return True if a packet may be sent on another connection: once, if the first that was lent was dead.
+        """Return True if a packet may be sent once more, because the first connection was dead.
 
-        That one was closed by the server while it was unused; nothing was watched on it, and nothing is done twice.
+        The server had closed that connection while unused, so nothing was watched on it, and nothing is done twice.
         """
         harmless = all(each.words[0] in HARMLESS or keys_read(each.words) is not None for each in packet)
         late = isinstance(error.__cause__, self._library.time_is_over)
         return harmless and not (self._heard or self._repeated or late)
 
     def _fail(self, error: StoreError, cause: BaseException | None) -> NoReturn:
-        """Raise, and keep the error for the commit: a function that passes over it must not commit unguarded."""
+        """Raise, and keep the error for the commit, which must not run unguarded."""
         self._failure = error
         raise error from cause
 
@@ -347,7 +347,7 @@ class RedisAttempt:
         raise StoreError(f"The server refused MULTI: {reply}. {what}") from reply
 
     def _refuse(self, replies: Sequence[object], done: Exception) -> NoReturn:
-        """Raise why nothing was done: the refusal of the first command that could not be queued, or of EXEC."""
+        """Raise the cause: the refusal of the first command that could not be queued, or of EXEC."""
         refusals = ((each.name, reply) for each, reply in zip(self._writes, replies, strict=False))
         name, error = next(((name, each) for name, each in refusals if isinstance(each, Exception)), ("EXEC", done))
         code = given_code(error)
@@ -359,7 +359,7 @@ class RedisAttempt:
         ) from error
 
     def _raise_if_passing(self, error: Exception) -> None:
-        """Raise if a refusal means that the slot is elsewhere, or on its way there."""
+        """Raise if a refusal means that the slot is on another node, or is moving."""
         if given_code(error) not in ("MOVED", "ASK", "TRYAGAIN"):
             return
         if self._cluster:
@@ -384,19 +384,19 @@ class RedisAttempt:
         if connection is None:
             return
         try:
-            # After an interrupt or a cancellation nothing more is sent.
+            # After an interrupt or a cancellation send nothing more.
             if self._watching and not connection.broken and (kind is None or issubclass(kind, Exception)):
                 with self._turn:
                     with suppress(ConnectionFailed):
                         self._ask([UNWATCH])
                         self._watching = False
         finally:
-            connection.broken = connection.broken or self._watching  # to disconnect also forgets what is watched
+            connection.broken = connection.broken or self._watching  # a disconnect also forgets the watched keys
             rt.finish(connection.close)
         if self._moved:
             self._look_again()
 
 
 def _text(key: bytes) -> str:
-    """Return a key for people."""
+    """Return a key for messages."""
     return key.decode(errors="replace")

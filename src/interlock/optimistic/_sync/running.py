@@ -1,5 +1,5 @@
 # Generated from _async/running.py by tools/unasync.py; change that one.
-"""Run a function until what it read is what it commits on."""
+"""Run a function until it commits on the data that it read."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
@@ -22,31 +22,31 @@ from interlock.runtime import clock
 
 
 class Attempt(Protocol):
-    """One try; a context manager, whose end forgets everything that was not committed.
+    """A try; a context manager, whose end forgets everything uncommitted.
 
-    It swallows an exception that says that what was read has changed: then there is another try.
+    It suppresses an exception that reports changed data: then another try follows.
     """
 
     @property
     def transaction(self) -> Any:
-        """What the caller's function is given."""
+        """The argument of the caller's function."""
 
     @property
     def keys(self) -> Sequence[Any]:
-        """What is watched, for messages."""
+        """The watched keys, for messages."""
 
     def watch(self, keys: Sequence[object]) -> None:
-        """Remember these as they are now: a change of any of them from now on makes `commit` return False."""
+        """Watch keys: a change of any of them from now on makes `commit` return False."""
 
     def commit(self) -> bool:
-        """Do all that was queued, in one step, unless something that is watched has changed.
+        """Perform all queued writes in one step, unless a watched key has changed.
 
         Returns:
-            True if it was done; False if nothing was.
+            True if the writes were done; False if nothing was done.
 
         Raises:
-            UnknownOutcome: no answer came.
-            TryAgain: nothing was done for another reason, which may pass.
+            UnknownOutcome: no reply came.
+            TryAgain: nothing was done for another, temporary reason.
         """
 
     def __enter__(self) -> "Attempt":
@@ -55,17 +55,17 @@ class Attempt(Protocol):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
-        """Forget what was not committed."""
+        """Forget everything uncommitted."""
 
 
 class Backend(Protocol):
-    """A store of the caller's own that `transact` can ask."""
+    """A store of the caller for `transact`."""
 
     def begin(self, tries: Tries) -> Attempt:
         """Return the attempt for the next try.
 
         Args:
-            tries: `tries.number` says which try it is, `tries.io_timeout(now)` how long an answer may take.
+            tries: `tries.number` is the number of the try, `tries.io_timeout(now)` the time for a reply.
         """
 
 
@@ -80,30 +80,30 @@ def transact(
     timeout: float | None = None,
     backoff: float = BACKOFF,
 ) -> T:
-    """Run `function(tx)`, and commit what it queued only if nothing that it read has changed; else run it again.
+    """Run `function(tx)`, and commit only if nothing that it read has changed; else retry.
 
     A cancelled transaction leaves nothing watched and commits nothing, unless its commit was already on
-    its way: then that is done as a whole or not at all.
+    sent: then it is done completely or not at all.
 
     Args:
         where: a client of redis-py or valkey-py, an Engine or a sessionmaker of SQLAlchemy (`tx` is then a session),
-            or a `Backend`; for tasks one of their libraries, for threads one of theirs.
-        function: reads by `tx`, which watches what is read, and writes by `tx`, which queues; it may be run several
-            times, so it should do nothing else that matters. An exception in it commits nothing and is passed on.
-        keys: what to watch from the beginning, beside what the function reads.
-        retries: how often to run it again at most; None for any number.
-        timeout: seconds after which it is not run again; None for any time.
-        backoff: seconds that the first pause between two runs lasts at most; the bound doubles with each.
+            or a `Backend`; async ones for tasks, sync ones for threads.
+        function: reads and writes by `tx`, which watches reads and queues writes; it may run several times, so it
+            should have no other effects. Its exceptions are passed on, and nothing is committed.
+        keys: keys to watch from the beginning, in addition to those that the function reads.
+        retries: maximum number of retries; None for no limit.
+        timeout: seconds after which there is no retry; None for no limit.
+        backoff: maximum seconds of the first pause; the bound doubles with each pause.
 
     Returns:
-        What the function returned in the run that was committed; a queued command is replaced by its reply.
+        The function's result in the committed run; a queued command is replaced by its reply.
 
     Raises:
-        Conflict: what it read was changed each time; nothing was done.
-        UnknownOutcome: the answer to the commit did not come; it is not tried again.
+        Conflict: the read data changed in every try; nothing was done.
+        UnknownOutcome: no reply to the commit came; it is not retried.
         CommandRefused: the transaction was done, but the server refused some of its commands.
-        StoreError: the store can't be reached, or refused; nothing was done.
-        InvalidArgument: an argument is out of its range, or a command or its keys can't be in a transaction.
+        StoreError: the store is unavailable, or refused; nothing was done.
+        InvalidArgument: an argument is out of range, or a command or its keys are not allowed in a transaction.
     """
     tries = Tries(retries, timeout, backoff, clock.now())
     checked_function(function, rt.TASKS)
@@ -124,14 +124,14 @@ def transact(
 
 
 def _begin(where: object) -> Callable[[Tries], Attempt]:
-    """Return what begins a try; what it needs is loaded here, so that other stores need no client library."""
+    """Return the function that begins a try; backends are imported here."""
     if any(base.__module__.partition(".")[0] == "sqlalchemy" for base in type(where).__mro__):
         from interlock.optimistic._sync.sqlalchemy import SessionAttempt
         from interlock.optimistic.sqlalchemy import maker_of
 
         make = maker_of(where, rt.TASKS)
         return lambda tries: SessionAttempt(make())
-    if hasattr(where, "begin"):  # asked later: engines have one too
+    if hasattr(where, "begin"):  # asked later, because engines have it too
         return cast(Backend, where).begin
     from interlock.optimistic._sync.redis import RedisAttempt
     from interlock.optimistic.redis import checked_library

@@ -1,1 +1,1 @@
-"""Patterns on locks for tasks; those for threads are generated."""
+"""Patterns on locks; written for tasks, generated for threads."""

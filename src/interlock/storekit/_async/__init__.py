@@ -1,1 +1,1 @@
-"""The frameworks for tasks; those for threads are generated."""
+"""Frameworks for stores; written for tasks, generated for threads."""

@@ -1,2 +1,2 @@
 # Generated from _async/__init__.py by tools/unasync.py; change that one.
-"""The frameworks for threads; those for threads are generated."""
+"""Frameworks for stores; written for tasks, generated for threads."""

@@ -1,1 +1,1 @@
-"""The queue of etcd for tasks; that for threads is generated."""
+"""The queue of etcd; written for tasks, generated for threads."""

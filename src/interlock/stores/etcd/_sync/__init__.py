@@ -1,2 +1,2 @@
 # Generated from _async/__init__.py by tools/unasync.py; change that one.
-"""The queue of etcd for threads; that for threads is generated."""
+"""The queue of etcd; written for tasks, generated for threads."""

@@ -1,1 +1,1 @@
-"""The store on a Redis server for tasks; that for threads is generated."""
+"""The store on a Redis server; written for tasks, generated for threads."""
