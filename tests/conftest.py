@@ -11,7 +11,7 @@ from zlib import crc32
 import pytest
 
 from interlock.runtime import log
-from interlock.testing.store_fixture import Place
+from interlock.testing.store_fixture import StoreFixture
 from tests.support.signal_defaults import take_signals_as_at_a_terminal
 from tests.support.stores import PARTIAL_ROWS, ROWS, Row
 
@@ -22,7 +22,7 @@ STORES = frozenset(row.name for row in (*ROWS, *PARTIAL_ROWS))
 MANY = 24
 """The number of combinations from which `--thin` omits some; all stores in both colours are fewer."""
 
-IN_ONE_COLOUR = (
+IN_ONE_INTERFACE = (
     "file", "sqlite", "mariadb", "orm", "postgresql", "redis", "etcd", "s3", "postgresql+advisory", "mysql+advisory",
     "valkey", "records", "texts that are swapped",
 )  # fmt: skip
@@ -51,7 +51,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if config.getoption("thin"):
         kept = [
             item
-            for item in spread(in_one_colour(thinned(items)))
+            for item in spread(for_one_interface(thinned(items)))
             if item.get_closest_marker("rare") is None and _store(item) != "bucket in memory"  # the code of s3://
         ]
     kept.sort(key=_store)  # sorted by store, so that each worker starts only one or two servers
@@ -73,7 +73,7 @@ def thinned(items: list[pytest.Item]) -> list[pytest.Item]:
     return [item for item in items if _is_kept(_values(item), axes[_test(item)], crc32(_test(item)[1].encode()))]
 
 
-def in_one_colour(items: list[Any]) -> list[Any]:
+def for_one_interface(items: list[Any]) -> list[Any]:
     """Omit one colour of each test on most stores; which one differs from test to test, and from store to store.
 
     Both colours have the same source; their differences are tested in memory, and on Redis or Valkey.
@@ -81,13 +81,15 @@ def in_one_colour(items: list[Any]) -> list[Any]:
     found: dict[tuple[tuple[str, str], str], dict[str, list[Any]]] = {}
     for item in items:
         store = "orm" if "_orm_" in item.path.name else _store(item)
-        colour = next(filter(("threads", "tasks").__contains__, _words(item)), "")
-        if store in IN_ONE_COLOUR and colour:
-            found.setdefault((_test(item), store), {}).setdefault(colour, []).append(item)
+        sync_or_async = next(filter(("threads", "tasks").__contains__, _words(item)), "")
+        if store in IN_ONE_INTERFACE and sync_or_async:
+            found.setdefault((_test(item), store), {}).setdefault(sync_or_async, []).append(item)
     left_out: set[Any] = set()
     for (test, store), colours in found.items():
         if len(colours) == 2 and (store != "valkey" or (test, "redis") in found):
-            left_out |= {*colours[("threads", "tasks")[(crc32(test[1].encode()) + IN_ONE_COLOUR.index(store)) % 2]]}
+            left_out |= {
+                *colours[("threads", "tasks")[(crc32(test[1].encode()) + IN_ONE_INTERFACE.index(store)) % 2]]
+            }
     return [item for item in items if item not in left_out]
 
 
@@ -185,7 +187,7 @@ def row(request: pytest.FixtureRequest) -> Row:
 
 
 @pytest.fixture
-def place(row: Row, tmp_path: Path) -> Place:
+def place(row: Row, tmp_path: Path) -> StoreFixture:
     """An empty place for locks, on each store of the table."""
     return row.place(tmp_path)
 

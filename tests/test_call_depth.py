@@ -11,7 +11,7 @@ import pytest
 
 import interlock
 from interlock.testing import actors
-from interlock.testing.store_fixture import TASKS, THREADS, World
+from interlock.testing.store_fixture import TASKS, THREADS, ContractWorld
 from interlock.testing.waiting import eventually
 from tests.support.stores import ROWS
 
@@ -25,8 +25,8 @@ LIMITS = {  # calls, modules
 """The present numbers; the goals are 70 calls on Redis, 140 on PostgreSQL, and 14 modules."""
 
 
-@pytest.mark.parametrize(("store", "colour"), LIMITS, ids=["-".join(each) for each in LIMITS])
-def test_a_contended_acquire_crosses_few_calls_and_modules(store: str, colour: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("store", "sync_or_async"), LIMITS, ids=["-".join(each) for each in LIMITS])
+def test_a_contended_acquire_crosses_few_calls_and_modules(store: str, sync_or_async: str, tmp_path: Path) -> None:
     (row,) = (row for row in ROWS if row.name == store)
     place = row.place(tmp_path)
     calls: list[str] = []
@@ -40,9 +40,9 @@ def test_a_contended_acquire_crosses_few_calls_and_modules(store: str, colour: s
         async def in_task() -> None:
             sys.setprofile(how)
 
-        return in_task if colour == TASKS else lambda: sys.setprofile(how)
+        return in_task if sync_or_async == TASKS else lambda: sys.setprofile(how)
 
-    with closing(World(place, THREADS)) as world, closing(World(place, colour)) as other:
+    with closing(ContractWorld(place, THREADS)) as world, closing(ContractWorld(place, sync_or_async)) as other:
         ann, bob = world.actor(), other.actor()
         lock, waits_for = world.connect().lock("a"), other.connect().lock("a")
         for _ in range(2):  # at first it connects
@@ -56,6 +56,6 @@ def test_a_contended_acquire_crosses_few_calls_and_modules(store: str, colour: s
             bob.do(count(None))
             bob.do(grant.release)
     print(*sorted(Counter(calls).items()), sep="\n")
-    most_calls, most_modules = LIMITS[store, colour]
+    most_calls, most_modules = LIMITS[store, sync_or_async]
     assert len(calls) <= most_calls
     assert len(set(calls)) <= most_modules

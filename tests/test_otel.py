@@ -19,7 +19,7 @@ from opentelemetry.trace import StatusCode
 
 import interlock
 from interlock.api.connect import open_store
-from interlock.client.events import EVERYWHERE, Event
+from interlock.client.events import GLOBAL_LISTENERS, Event
 from interlock.otel import instrument
 from interlock.testing.faults import Failing
 from interlock.testing.waiting import RENEWED, eventually, until_renewed
@@ -57,7 +57,7 @@ def seen() -> Iterator[Seen]:
     made = Seen()
     yield made
     made.stop()
-    assert not EVERYWHERE
+    assert not GLOBAL_LISTENERS
 
 
 def wait_behind(locks: interlock.Locks, name: str, **how: Any) -> tuple[Any, threading.Thread]:

@@ -23,7 +23,7 @@ Attributes: TypeAlias = Mapping[str, str | int | float | bool]
 SECONDS = (0.0001, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 1800)
 """Bounds of the histograms' buckets, in seconds: from a free lock to a nightly job."""
 
-MOST_OPEN = 100_000  # spans, because those of unreleased grants would pile up
+MAX_OPEN_SPANS = 100_000  # spans, because those of unreleased grants would pile up
 
 
 def instrument(
@@ -111,7 +111,7 @@ class _Telemetry:
                     span = self._start("interlock hold", event, 0)
                     if span.is_recording():
                         self._holding[event.id] = span
-                    if len(self._holding) > MOST_OPEN:
+                    if len(self._holding) > MAX_OPEN_SPANS:
                         self._holding.pop(next(iter(self._holding)), None)
             case "released" | "lost":
                 if event.kind == "lost":

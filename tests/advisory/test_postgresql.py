@@ -17,7 +17,7 @@ from interlock.core.errors import Unsupported
 from interlock.testing.other_process import Remote
 from interlock.testing.waiting import eventually
 from tests.servers import PgBouncer, PostgresReplica, PostgresServer, need
-from tests.support.client_actors import COLOURS, side
+from tests.support.client_actors import SYNC_AND_ASYNC, side
 from tests.support.databases import OnPostgres, cut_off, started, url_of
 
 LEVELS = ["read uncommitted", "read committed", "repeatable read", "serializable"]
@@ -218,9 +218,9 @@ def test_a_session_that_waits_again_is_granted_nothing_early(own_server: Postgre
     assert "statement timeout" not in own_server.log.read_text()
 
 
-@pytest.mark.parametrize("colour", COLOURS)
-def test_who_waits_leaves_no_transaction_open(server: PostgresServer, other: Any, colour: str) -> None:
-    with side(colour, url_of(server)) as one:
+@pytest.mark.parametrize("sync_or_async", SYNC_AND_ASYNC)
+def test_who_waits_leaves_no_transaction_open(server: PostgresServer, other: Any, sync_or_async: str) -> None:
+    with side(sync_or_async, url_of(server)) as one:
         other.lock("book")
         waits = one.waits("book")
         (session,) = eventually(lambda: other.locks(granted=False))

@@ -20,7 +20,7 @@ from interlock import StoreError
 from interlock.testing.waiting import eventually, throughout
 from tests.servers.proxy import Proxy
 from tests.support.cli_processes import Process
-from tests.support.client_actors import COLOURS, side
+from tests.support.client_actors import SYNC_AND_ASYNC, side
 from tests.support.databases import somebody_on, url_of
 from tests.support.tasks import cancelled
 
@@ -75,10 +75,10 @@ def test_a_wait_continues_after_its_statement_or_session_ended(locks: Any, other
         assert other.locks() == []
 
 
-@pytest.mark.parametrize("colour", COLOURS)
-def test_the_end_of_the_session_is_a_loss_and_told_soon(server: Any, other: Any, colour: str) -> None:
+@pytest.mark.parametrize("sync_or_async", SYNC_AND_ASYNC)
+def test_the_end_of_the_session_is_a_loss_and_told_soon(server: Any, other: Any, sync_or_async: str) -> None:
     told = threading.Event()
-    with side(colour, url_of(server)) as one:
+    with side(sync_or_async, url_of(server)) as one:
         # Its lease goes on for ten minutes.
         grant = one.do(one.locks.lock("book", ttl=600, on_lost=lambda _: told.set()).acquire)
         kill_all(other)
@@ -107,7 +107,7 @@ def test_the_loss_of_one_lock_is_not_that_of_another(locks: Any, other: Any) -> 
 def test_a_killed_process_frees_its_locks_at_once(server: Any, locks: Any) -> None:
     command = [sys.executable, "-W", "ignore", "-c", HOLDS, url_of(server)]
     with Process(command, stdout=subprocess.PIPE, text=True) as holder:
-        fence = int(holder.hear())
+        fence = int(holder.read_line())
         assert locks.lock("book").acquire(blocking=False) is None
         holder.kill()
         grant = locks.lock("book").acquire(timeout=10)
@@ -198,9 +198,9 @@ def test_sessions_of_other_processes_are_shown_not_evicted(locks: Any, other: An
     third.close()
 
 
-@pytest.mark.parametrize("colour", COLOURS)
-def test_a_cancelled_wait_leaves_its_session_to_the_next(server: Any, other: Any, colour: str) -> None:
-    with side(colour, url_of(server)) as one:
+@pytest.mark.parametrize("sync_or_async", SYNC_AND_ASYNC)
+def test_a_cancelled_wait_leaves_its_session_to_the_next(server: Any, other: Any, sync_or_async: str) -> None:
+    with side(sync_or_async, url_of(server)) as one:
         other.lock("book")
         for _ in range(5):
             cancel = interlock.Cancel()
@@ -237,9 +237,9 @@ def through(proxy: Proxy, server: Any) -> str:
     return f"{scheme}+advisory://{server.user}@{proxy.host}:{proxy.port}/{server.database}"
 
 
-@pytest.mark.parametrize("colour", COLOURS)
-def test_many_leases_are_renewed_in_time_on_a_slow_server(server: Any, colour: str) -> None:
-    with Proxy(server.host, server.port) as proxy, side(colour, through(proxy, server)) as one:
+@pytest.mark.parametrize("sync_or_async", SYNC_AND_ASYNC)
+def test_many_leases_are_renewed_in_time_on_a_slow_server(server: Any, sync_or_async: str) -> None:
+    with Proxy(server.host, server.port) as proxy, side(sync_or_async, through(proxy, server)) as one:
         grants = [one.do(one.locks.lock(f"book {number}", ttl=TTL).acquire) for number in range(MANY)]
         proxy.delay(SLOW)
         throughout(2.5 * TTL, lambda: [grant.lost for grant in grants] == [False] * MANY)

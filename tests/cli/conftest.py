@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cli_processes import House
+from tests.support.cli_processes import CliRunner
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> Iterator[House]:
-    with closing(House(tmp_path)) as made:
+def run_cli(tmp_path: Path) -> Iterator[CliRunner]:
+    with closing(CliRunner(tmp_path)) as made:
         yield made

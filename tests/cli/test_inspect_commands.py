@@ -13,7 +13,7 @@ import pytest
 import interlock
 from interlock.cli import main, output
 from interlock.testing.waiting import SET_BACK, eventually
-from tests.support.cli_processes import House
+from tests.support.cli_processes import CliRunner
 from tests.support.terminal import terminal
 
 CLAIM_KEYS = [
@@ -118,20 +118,20 @@ def test_a_record_of_once_is_shown_as_a_record(seen: Seen, locks: interlock.Lock
     assert facts == ["done", "once", None, None, None, None, None]
 
 
-def test_show_shows_the_line_in_its_order(house: House) -> None:
-    house.hold("book", "--label", "first")
+def test_show_shows_the_line_in_its_order(run_cli: CliRunner) -> None:
+    run_cli.hold("book", "--label", "first")
     for label in ("second", "third"):
-        house.start("run", "-s", "--label", label, "book", "--", "true")
-        house.wait_for({"second": 1, "third": 2}[label], "pending")
-    _, printed, _ = house.run("show", "book")
+        run_cli.start("run", "-s", "--label", label, "book", "--", "true")
+        run_cli.wait_for({"second": 1, "third": 2}[label], "pending")
+    _, printed, _ = run_cli.run("show", "book")
     store, *line = rows(printed)
-    assert store == [f"Store {house.url}"]
+    assert store == [f"Store {run_cli.url}"]
     assert [(row[0], row[1], row[3]) for row in line if row[0] in ("holder", "waiter")] == [
         ("holder", "exclusive", "first"),
         ("waiter", "reader", "second"),
         ("waiter", "reader", "third"),
     ]
-    told = json.loads(house.run("show", "book", "--json")[1])
+    told = json.loads(run_cli.run("show", "book", "--json")[1])
     assert [view["label"] for view in told["holders"]] == ["first"]
     assert [view["label"] for view in told["waiters"]] == ["second", "third"]
 
@@ -227,27 +227,27 @@ def test_evict_removes_all_claims_or_one(seen: Seen, locks: interlock.Locks) -> 
     ("answer", "ended", "left"),
     [("y\n", "ended 0", 0), ("n\n", "ended 1", 1), ("\n", "ended 1", 1), ("\x03", "ended 130", 1)],
 )
-def test_evict_asks_on_a_terminal(house: House, answer: str, ended: str, left: int) -> None:
-    house.hold("book", "--label", "nightly")
-    with terminal(house, "evict", "book") as person:
+def test_evict_asks_on_a_terminal(run_cli: CliRunner, answer: str, ended: str, left: int) -> None:
+    run_cli.hold("book", "--label", "nightly")
+    with terminal(run_cli, "evict", "book") as person:
         person.see(r"holder[^\n]*nightly")
         person.see(r"Remove 1 claim of 'book'\? \[y/N\]: ")
         time.sleep(0.5)  # nothing tells when it has begun to read: Python misses a Ctrl-C just before that
         person.press(answer)
         person.see(ended)
-    assert house.count("using") == left
+    assert run_cli.count("using") == left
 
 
 # watch
 
 
-def test_watch_prints_one_json_line_per_look_and_exits_0(house: House) -> None:
-    watch = house.start("watch", "--json", "--interval", "0.05")
-    first = json.loads(watch.hear())
-    assert first["store"] == house.url
+def test_watch_prints_one_json_line_per_look_and_exits_0(run_cli: CliRunner) -> None:
+    watch = run_cli.start("watch", "--json", "--interval", "0.05")
+    first = json.loads(watch.read_line())
+    assert first["store"] == run_cli.url
     assert (list(first), first["locks"]) == (["time", "store", "locks"], [])
-    house.hold()
-    look = eventually(lambda: json.loads(watch.hear())["locks"])
+    run_cli.hold()
+    look = eventually(lambda: json.loads(watch.read_line())["locks"])
     assert [lock["name"] for lock in look] == ["book"]
     assert list(look[0]["holders"][0]) == CLAIM_KEYS
     watch.send_signal(signal.SIGINT)
@@ -255,10 +255,10 @@ def test_watch_prints_one_json_line_per_look_and_exits_0(house: House) -> None:
     assert (status, errors) == (0, "")
 
 
-def test_watch_on_a_terminal_keeps_a_table_until_ctrl_c(house: House) -> None:
-    with terminal(house, "watch", "--interval", "0.05") as person:
+def test_watch_on_a_terminal_keeps_a_table_until_ctrl_c(run_cli: CliRunner) -> None:
+    with terminal(run_cli, "watch", "--interval", "0.05") as person:
         person.see("No lock is held in")
-        holder = house.hold("book", "--label", "nightly")
+        holder = run_cli.hold("book", "--label", "nightly")
         person.see(r"book[^\n]*holder[^\n]*nightly")
         holder.ended()
         person.see("No lock is held in")
@@ -266,8 +266,8 @@ def test_watch_on_a_terminal_keeps_a_table_until_ctrl_c(house: House) -> None:
         assert "\x1b[?25h" in person.see(r"(?s).*ended 0")[0]  # the cursor is shown again
 
 
-def test_a_reader_that_goes_away_ends_it_quietly(house: House) -> None:
-    watch = house.start_unread("watch", "--json", "--interval", "0.05")
+def test_a_reader_that_goes_away_ends_it_quietly(run_cli: CliRunner) -> None:
+    watch = run_cli.start_unread("watch", "--json", "--interval", "0.05")
     assert watch.wait(timeout=30) != 0
     assert watch.ended()[2] == ""
 
@@ -275,14 +275,14 @@ def test_a_reader_that_goes_away_ends_it_quietly(house: House) -> None:
 # doctor
 
 
-def test_doctor_finds_a_good_store_good(house: House) -> None:
-    status, printed, errors = house.run("doctor")
+def test_doctor_finds_a_good_store_good(run_cli: CliRunner) -> None:
+    status, printed, errors = run_cli.run("doctor")
     assert (status, errors) == (0, "")
-    assert printed.startswith(f"Store {house.url}\n")
+    assert printed.startswith(f"Store {run_cli.url}\n")
     assert re.search(r"^ round trip +ok +", printed, re.MULTILINE)
-    told = json.loads(house.run("doctor", "--json")[1])
+    told = json.loads(run_cli.run("doctor", "--json")[1])
     assert list(told) == ["store", "status", "checks"]
-    assert (told["store"], told["status"]) == (house.url, "ok")
+    assert (told["store"], told["status"]) == (run_cli.url, "ok")
     assert all(list(check) == ["name", "status", "detail"] for check in told["checks"])
 
 
@@ -318,10 +318,10 @@ def test_doctor_is_75_if_the_server_is_away(scheme: str, capsys: pytest.CaptureF
 
 @pytest.mark.parametrize("words", [["ls"], ["show", "x"], ["watch"], ["evict", "x"], ["doctor"]])
 def test_a_store_that_can_not_be_used_is_75_with_one_line(
-    house: House, words: list[str], capsys: pytest.CaptureFixture[str]
+    run_cli: CliRunner, words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (house.folder / "file").write_text("")
-    assert main([*words, "--store", f"{house.folder.as_uri()}/file/locks"]) == 75
+    (run_cli.folder / "file").write_text("")
+    assert main([*words, "--store", f"{run_cli.folder.as_uri()}/file/locks"]) == 75
     printed, errors = capsys.readouterr()
     assert (printed, errors.count("\n")) == ("", 1)
 

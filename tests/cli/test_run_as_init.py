@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from interlock.testing.waiting import eventually
-from tests.support.cli_processes import COMMAND, House, Process, state_of
+from tests.support.cli_processes import COMMAND, CliRunner, Process, state_of
 
 # An orphan that ends when the named pipe does.
 ORPHANS = "for n in 1 2 3 4 5; do (sh -c : &); done; echo made; cat"
@@ -44,35 +44,35 @@ def zombies(pid: int) -> list[int]:
 
 @pytest.mark.parametrize("first", FIRST)
 @pytest.mark.parametrize("options", [[], ["--keep"]])
-def test_orphans_of_the_command_do_not_stay_as_zombies(house: House, first: str, options: list[str]) -> None:
-    run = house.start_and_hear("made", "run", *options, "book", "--", "sh", "-c", ORPHANS, command=FIRST[first])
+def test_orphans_of_the_command_do_not_stay_as_zombies(run_cli: CliRunner, first: str, options: list[str]) -> None:
+    run = run_cli.start_and_read("made", "run", *options, "book", "--", "sh", "-c", ORPHANS, command=FIRST[first])
     me = interlock_of(run)
     eventually(lambda: len(children(me)) == 1)
     assert zombies(me) == []
-    assert house.count("using") == 1
+    assert run_cli.count("using") == 1
     run.say("on")
-    assert run.hear() == "on"
+    assert run.read_line() == "on"
     assert run.ended() == (0, "", "")
 
 
 @pytest.mark.parametrize("first", FIRST)
-def test_the_status_is_the_commands_whatever_else_ends(house: House, first: str) -> None:
+def test_the_status_is_the_commands_whatever_else_ends(run_cli: CliRunner, first: str) -> None:
     words = ("run", "book", "--", "sh", "-c", f"{ORPHANS}; exit 7")
-    run = house.start_and_hear("made", *words, command=FIRST[first])
+    run = run_cli.start_and_read("made", *words, command=FIRST[first])
     assert run.ended() == (7, "", "")
-    assert house.locks.claims() == []
+    assert run_cli.locks.claims() == []
 
 
 @pytest.mark.parametrize("first", FIRST)
-def test_orphans_do_not_stay_while_it_holds_the_lock_for_them(house: House, first: str) -> None:
-    os.mkfifo(house.folder / "fifo")
-    os.mkfifo(house.folder / "other")
+def test_orphans_do_not_stay_while_it_holds_the_lock_for_them(run_cli: CliRunner, first: str) -> None:
+    os.mkfifo(run_cli.folder / "fifo")
+    os.mkfifo(run_cli.folder / "other")
     leave = "(read _ < fifo &); (read _ < other &); exit 5"
-    run = house.start("run", "--keep", "-v", "book", "--", "sh", "-c", leave, command=FIRST[first])
-    eventually(lambda: "its last process has exited" in run.hear_error())
-    (house.folder / "fifo").write_text("\n")
+    run = run_cli.start("run", "--keep", "-v", "book", "--", "sh", "-c", leave, command=FIRST[first])
+    eventually(lambda: "its last process has exited" in run.read_error_line())
+    (run_cli.folder / "fifo").write_text("\n")
     me = interlock_of(run)
     eventually(lambda: len(children(me)) == 1)
     assert zombies(me) == []
-    (house.folder / "other").write_text("\n")
+    (run_cli.folder / "other").write_text("\n")
     assert run.ended()[0] == 5

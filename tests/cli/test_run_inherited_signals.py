@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cli_processes import COMMAND, REPORTER, House
+from tests.support.cli_processes import COMMAND, REPORTER, CliRunner
 
 KEPT = [signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGTSTP]
 PYTHONS_OWN = [signal.SIGPIPE, signal.SIGXFSZ]
@@ -31,57 +31,57 @@ def mask_of(status: str, key: str) -> set[int]:
 
 
 @pytest.mark.parametrize("number", KEPT)
-def test_an_ignored_signal_stays_ignored_for_run_and_command(house: House, number: signal.Signals) -> None:
-    holder = house.hold()
+def test_an_ignored_signal_stays_ignored_for_run_and_command(run_cli: CliRunner, number: signal.Signals) -> None:
+    holder = run_cli.hold()
     reporter = [sys.executable, "-c", REPORTER, "stays"]
-    run = house.start_in_line("run", "book", "--", *reporter, command=ignoring(number))
+    run = run_cli.start_in_line("run", "book", "--", *reporter, command=ignoring(number))
     run.send_signal(number)  # does not end the wait
     holder.ended()
-    assert run.hear().isdigit()
+    assert run.read_line().isdigit()
     run.send_signal(number)  # reaches no process
     run.send_signal(signal.SIGUSR2)
-    assert run.hear() == "SIGUSR2"
+    assert run.read_line() == "SIGUSR2"
     assert run.ended() == (0, "", "")
-    _, status, _ = house.run("run", "book", "--", "cat", "/proc/self/status", command=ignoring(number))
+    _, status, _ = run_cli.run("run", "book", "--", "cat", "/proc/self/status", command=ignoring(number))
     assert number in mask_of(status, "SigIgn")
 
 
-def test_a_command_under_nohup_survives_the_terminal(house: House) -> None:
+def test_a_command_under_nohup_survives_the_terminal(run_cli: CliRunner) -> None:
     words = ("run", "book", "--", "sh", "-c", "echo in; exec cat")
-    run = house.start_and_hear("in", *words, command=["nohup", *COMMAND])
+    run = run_cli.start_and_read("in", *words, command=["nohup", *COMMAND])
     run.send_signal(signal.SIGHUP)
     run.say("still here")
-    assert run.hear() == "still here"
+    assert run.read_line() == "still here"
     assert run.ended()[0] == 0
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1])
-def test_a_blocked_signal_stays_blocked_only_for_the_command(house: House, number: signal.Signals) -> None:
+def test_a_blocked_signal_stays_blocked_only_for_the_command(run_cli: CliRunner, number: signal.Signals) -> None:
     blocking = ignoring(number, blocking=True)
-    _, status, _ = house.run("run", "book", "--", "cat", "/proc/self/status", command=blocking)
+    _, status, _ = run_cli.run("run", "book", "--", "cat", "/proc/self/status", command=blocking)
     assert number in mask_of(status, "SigBlk")
-    with house.locks.lock("book"):
-        waiter = house.start_in_line("run", "book", "--", "true", command=blocking)
+    with run_cli.locks.lock("book"):
+        waiter = run_cli.start_in_line("run", "book", "--", "true", command=blocking)
         waiter.send_signal(number)
         assert waiter.ended()[0] == 128 + number
 
 
 @pytest.mark.parametrize("number", PYTHONS_OWN)
-def test_signals_ignored_by_Python_are_default_for_the_command(house: House, number: signal.Signals) -> None:
+def test_signals_ignored_by_Python_are_default_for_the_command(run_cli: CliRunner, number: signal.Signals) -> None:
     """Whether the signal was ignored before can't be known: Python does not report it."""
     for command in (COMMAND, ignoring(number)):
-        _, status, _ = house.run("run", "book", "--", "cat", "/proc/self/status", command=command)
+        _, status, _ = run_cli.run("run", "book", "--", "cat", "/proc/self/status", command=command)
         assert number not in mask_of(status, "SigIgn")
 
 
-def test_a_background_run_ignores_signals_of_the_keyboard(house: House) -> None:
-    os.mkfifo(house.folder / "fifo")
+def test_a_background_run_ignores_signals_of_the_keyboard(run_cli: CliRunner) -> None:
+    os.mkfifo(run_cli.folder / "fifo")
     words = " ".join(COMMAND)
     script = f"{words} run book -- sh -c 'echo in; read _ < fifo; echo out' & wait"
-    shell = house.start_and_hear("in", "-c", script, command=["/bin/sh"], start_new_session=True)
-    (view,) = house.locks.claims("book")
+    shell = run_cli.start_and_read("in", "-c", script, command=["/bin/sh"], start_new_session=True)
+    (view,) = run_cli.locks.claims("book")
     os.kill(view.pid, signal.SIGINT)
     os.kill(view.pid, signal.SIGQUIT)
-    (house.folder / "fifo").write_text("\n")
-    assert shell.hear() == "out"
+    (run_cli.folder / "fifo").write_text("\n")
+    assert shell.read_line() == "out"
     assert shell.ended()[0] == 0

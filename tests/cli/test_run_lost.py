@@ -5,17 +5,17 @@ import signal
 import time
 
 from interlock.testing.waiting import RENEWED, eventually
-from tests.support.cli_processes import House, is_running, leaving, reporter
+from tests.support.cli_processes import CliRunner, is_running, leaving, reporter
 
 # The lock is lost
 
 SHORT = ("--ttl", str(RENEWED))
 
 
-def test_a_lost_lock_terminates_the_command_and_is_70(house: House) -> None:
-    run, _ = reporter(house, *SHORT, kind="leaves")
-    assert house.locks.evict("book") == 1
-    assert run.hear() == "SIGTERM"
+def test_a_lost_lock_terminates_the_command_and_is_70(run_cli: CliRunner) -> None:
+    run, _ = reporter(run_cli, *SHORT, kind="leaves")
+    assert run_cli.locks.evict("book") == 1
+    assert run.read_line() == "SIGTERM"
     status, _, errors = run.ended()
     assert status == 70
     assert (
@@ -24,61 +24,63 @@ def test_a_lost_lock_terminates_the_command_and_is_70(house: House) -> None:
     )
 
 
-def test_a_command_that_ignores_TERM_is_killed_after_the_grace(house: House) -> None:
-    run, command = reporter(house, *SHORT, "--grace", "2")  # long enough for it to say so
-    house.locks.evict("book")
-    assert run.hear() == "SIGTERM"
+def test_a_command_that_ignores_TERM_is_killed_after_the_grace(run_cli: CliRunner) -> None:
+    run, command = reporter(run_cli, *SHORT, "--grace", "2")  # long enough for it to say so
+    run_cli.locks.evict("book")
+    assert run.read_line() == "SIGTERM"
     assert run.wait(timeout=30) == 70
     assert not is_running(command)
     assert run.ended()[2].count("\n") == 1
 
 
-def test_a_command_that_is_stopped_gets_the_TERM_too(house: House) -> None:
-    run, command = reporter(house, *SHORT, "--grace", "60", kind="leaves")
+def test_a_command_that_is_stopped_gets_the_TERM_too(run_cli: CliRunner) -> None:
+    run, command = reporter(run_cli, *SHORT, "--grace", "60", kind="leaves")
     os.kill(command, signal.SIGSTOP)
-    house.locks.evict("book")
+    run_cli.locks.evict("book")
     assert run.ended()[0] == 70
     assert not is_running(command)
 
 
-def test_with_keep_a_lost_lock_is_70(house: House) -> None:
-    run, _ = leaving(house, "-v", "--keep", *SHORT)
+def test_with_keep_a_lost_lock_is_70(run_cli: CliRunner) -> None:
+    run, _ = leaving(run_cli, "-v", "--keep", *SHORT)
     for _ in range(3):
-        run.hear_error()
-    house.locks.evict("book")
+        run.read_error_line()
+    run_cli.locks.evict("book")
     assert run.wait(timeout=30) == 70
-    assert any("Stop them" in run.hear_error() for _ in range(2))  # the log has a line about it too, before or after
-    (house.folder / "fifo").write_text("go\n")
+    assert any(
+        "Stop them" in run.read_error_line() for _ in range(2)
+    )  # the log has a line about it too, before or after
+    (run_cli.folder / "fifo").write_text("go\n")
 
 
-def test_a_run_stopped_past_its_lease_stops_its_command(house: House) -> None:
-    run, _ = reporter(house, *SHORT, kind="leaves")
+def test_a_run_stopped_past_its_lease_stops_its_command(run_cli: CliRunner) -> None:
+    run, _ = reporter(run_cli, *SHORT, kind="leaves")
     run.send_signal(signal.SIGSTOP)
-    with house.locks.lock("book", timeout=25):
+    with run_cli.locks.lock("book", timeout=25):
         run.send_signal(signal.SIGCONT)
-        assert "SIGTERM" in {run.hear(), run.hear()}
+        assert "SIGTERM" in {run.read_line(), run.read_line()}
         assert run.ended()[0] == 70
 
 
-def test_the_lease_is_renewed_while_the_command_runs(house: House) -> None:
-    house.hold("book", *SHORT)
-    first = house.locks.claims("book")[0]
+def test_the_lease_is_renewed_while_the_command_runs(run_cli: CliRunner) -> None:
+    run_cli.hold("book", *SHORT)
+    first = run_cli.locks.claims("book")[0]
     beyond = first.since + 2 * RENEWED
     renewed = eventually(
-        lambda: next((v for v in house.locks.claims("book") if time.time() + v.expires_in > beyond), None)
+        lambda: next((v for v in run_cli.locks.claims("book") if time.time() + v.expires_in > beyond), None)
     )
     assert renewed.id == first.id
 
 
-def test_a_failed_release_is_reported_and_keeps_the_exit_status(house: House) -> None:
-    failing = house.python_with(
+def test_a_failed_release_is_reported_and_keeps_the_exit_status(run_cli: CliRunner) -> None:
+    failing = run_cli.python_with(
         "from interlock.core.errors import StoreError\n"
         "from interlock.stores.files._sync.queue import FileQueue\n"
         "def leave(queue, claim, done=0.0):\n"
         "    raise StoreError('the disk is on fire')\n"
         "FileQueue.leave = leave\n"
     )
-    status, output, errors = house.run("run", "book", "--", "sh", "-c", "exit 3", extra=failing)
+    status, output, errors = run_cli.run("run", "book", "--", "sh", "-c", "exit 3", extra=failing)
     assert (status, output) == (3, "")
     assert errors == "interlock: Could not release lock 'book'; its lease will expire: the disk is on fire\n"
 
@@ -99,7 +101,9 @@ Lock.acquire = loses
 """
 
 
-def test_a_lock_lost_before_the_start_starts_no_command(house: House) -> None:
-    status, output, errors = house.run("run", "book", "--", "echo", "started", extra=house.python_with(LOST_BEFORE))
+def test_a_lock_lost_before_the_start_starts_no_command(run_cli: CliRunner) -> None:
+    status, output, errors = run_cli.run(
+        "run", "book", "--", "echo", "started", extra=run_cli.python_with(LOST_BEFORE)
+    )
     assert (status, output) == (70, "")
     assert errors.startswith("interlock: Lock 'book' was lost")

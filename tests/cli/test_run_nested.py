@@ -5,26 +5,26 @@ import shlex
 import pytest
 
 from interlock.testing.waiting import moment, since
-from tests.support.cli_processes import COMMAND, House
+from tests.support.cli_processes import COMMAND, CliRunner
 
 RUN = shlex.join([*COMMAND, "run"])
 HELD = "is held by an enclosing interlock run"
 
 
-def nested(house: House, outer: str, inner: str, *options: str, **how: object) -> tuple[int, str, str]:
+def nested(run_cli: CliRunner, outer: str, inner: str, *options: str, **how: object) -> tuple[int, str, str]:
     """Run `inner` as the command of `outer`, both after `interlock run`."""
-    return house.run("run", *options, *shlex.split(outer), "--", *COMMAND, "run", *shlex.split(inner), **how)
+    return run_cli.run("run", *options, *shlex.split(outer), "--", *COMMAND, "run", *shlex.split(inner), **how)
 
 
-def test_the_same_name_is_told_at_once_and_is_64(house: House) -> None:
+def test_the_same_name_is_told_at_once_and_is_64(run_cli: CliRunner) -> None:
     begun = moment()
-    status, printed, errors = nested(house, "x", "x -- echo in")
+    status, printed, errors = nested(run_cli, "x", "x -- echo in")
     assert (status, printed) == (64, "")
     assert errors.startswith(f"interlock: 'x' {HELD}")
     assert errors.count("\n") == 1
     assert "-n or -w" in errors
     assert since(begun) < 15
-    assert house.locks.claims() == []
+    assert run_cli.locks.claims() == []
 
 
 @pytest.mark.parametrize(
@@ -38,18 +38,18 @@ def test_the_same_name_is_told_at_once_and_is_64(house: House) -> None:
         ("--permits 3 --units 2 x", "--permits 3 x -- echo in"),
     ],
 )
-def test_what_has_room_beside_it_nests(house: House, outer: str, inner: str) -> None:
-    assert nested(house, outer, inner) == (0, "in\n", "")
+def test_what_has_room_beside_it_nests(run_cli: CliRunner, outer: str, inner: str) -> None:
+    assert nested(run_cli, outer, inner) == (0, "in\n", "")
 
 
-def test_the_same_name_in_another_store_nests(house: House) -> None:
-    elsewhere = (house.folder / "elsewhere").as_uri()
-    assert nested(house, "x", f"--store {elsewhere} x -- echo in") == (0, "in\n", "")
+def test_the_same_name_in_another_store_nests(run_cli: CliRunner) -> None:
+    elsewhere = (run_cli.folder / "elsewhere").as_uri()
+    assert nested(run_cli, "x", f"--store {elsewhere} x -- echo in") == (0, "in\n", "")
 
 
-def test_the_same_store_by_another_spelling_does_not(house: House) -> None:
-    (house.folder / "link").symlink_to(house.folder / "locks")
-    assert nested(house, "x", f"--store {(house.folder / 'link').as_uri()} x -- echo in")[0] == 64
+def test_the_same_store_by_another_spelling_does_not(run_cli: CliRunner) -> None:
+    (run_cli.folder / "link").symlink_to(run_cli.folder / "locks")
+    assert nested(run_cli, "x", f"--store {(run_cli.folder / 'link').as_uri()} x -- echo in")[0] == 64
 
 
 @pytest.mark.parametrize(
@@ -62,32 +62,32 @@ def test_the_same_store_by_another_spelling_does_not(house: House) -> None:
         ("--permits 2 x", "x -- echo in"),
     ],
 )
-def test_what_never_has_room_is_told(house: House, outer: str, inner: str) -> None:
-    status, _, errors = nested(house, outer, inner)
+def test_what_never_has_room_is_told(run_cli: CliRunner, outer: str, inner: str) -> None:
+    status, _, errors = nested(run_cli, outer, inner)
     assert status == 64
     assert HELD in errors
 
 
-def test_a_nested_reader_behind_a_waiting_writer_is_refused(house: House) -> None:
+def test_a_nested_reader_behind_a_waiting_writer_is_refused(run_cli: CliRunner) -> None:
     inner = f"echo in; read _; {RUN} -s x -- echo inner; echo $?"
-    run = house.start_and_hear("in", "run", "-s", "x", "--", "sh", "-c", inner)
-    writer = house.start_in_line("run", "x", "--", "echo", "writer", name="x")
+    run = run_cli.start_and_read("in", "run", "-s", "x", "--", "sh", "-c", inner)
+    writer = run_cli.start_in_line("run", "x", "--", "echo", "writer", name="x")
     run.say("")
-    assert run.hear() == "64"
+    assert run.read_line() == "64"
     assert run.ended()[0] == 0
     assert writer.ended() == (0, "writer\n", "")
 
 
-def test_with_w_it_waits_so_long_and_says_why_at_once(house: House) -> None:
-    run = house.start("run", "x", "--", *COMMAND, "run", "-w", "0.2", "-E", "42", "x", "--", "echo", "in")
-    assert run.hear_error() == f"interlock: 'x' {HELD} until that run ends."
+def test_with_w_it_waits_so_long_and_says_why_at_once(run_cli: CliRunner) -> None:
+    run = run_cli.start("run", "x", "--", *COMMAND, "run", "-w", "0.2", "-E", "42", "x", "--", "echo", "in")
+    assert run.read_error_line() == f"interlock: 'x' {HELD} until that run ends."
     assert run.ended()[0] == 42
 
 
-def test_the_command_is_told_which_claims_are_around_it(house: House) -> None:
-    assert house.run("run", "x", "--", "sh", "-c", "echo ${INTERLOCK_HELD?}", extra={"INTERLOCK_HELD": ""})[0] == 0
+def test_the_command_is_told_which_claims_are_around_it(run_cli: CliRunner) -> None:
+    assert run_cli.run("run", "x", "--", "sh", "-c", "echo ${INTERLOCK_HELD?}", extra={"INTERLOCK_HELD": ""})[0] == 0
     script = f"{RUN} y -- sh -c 'echo $INTERLOCK_NAME $INTERLOCK_HELD; cat'"
-    run = house.start("run", "x", "--", "sh", "-c", script)
-    name, *held = run.hear().split()
+    run = run_cli.start("run", "x", "--", "sh", "-c", script)
+    name, *held = run.read_line().split()
     assert name == "y"
-    assert held == [house.locks.claims(each)[0].id for each in ("x", "y")]
+    assert held == [run_cli.locks.claims(each)[0].id for each in ("x", "y")]

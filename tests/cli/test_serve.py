@@ -13,7 +13,7 @@ import pytest
 
 import interlock
 from interlock.cli import main
-from interlock.testing.store_fixture import Place
+from interlock.testing.store_fixture import StoreFixture
 from interlock.testing.waiting import RENEWED, eventually, moment, since
 from tests.support.serve_process import TOKEN, Served, served
 from tests.support.stores import ROWS
@@ -23,7 +23,7 @@ NAMED = {row.name: row for row in ROWS}
 
 
 @pytest.fixture(params=["file", "valkey"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> StoreFixture:
     """An empty place for locks, on stores of different kinds."""
     return NAMED[request.param].place(tmp_path)
 
@@ -52,7 +52,7 @@ def held(locks: interlock.Locks, name: str = "book", **how: Any) -> interlock.Gr
     return grant
 
 
-def test_holders_and_waiters_are_told_and_one_is_evicted(place: Place, tmp_path: Path) -> None:
+def test_holders_and_waiters_are_told_and_one_is_evicted(place: StoreFixture, tmp_path: Path) -> None:
     assert place.url is not None
     with interlock.connect(place.url) as locks, served(place.url, tmp_path) as page:
         assert page.look()["locks"] == []

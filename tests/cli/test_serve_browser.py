@@ -15,7 +15,7 @@ import interlock
 from interlock.testing.waiting import RENEWED, eventually
 from tests.servers import need
 from tests.support.browser import PICTURES, WAIT_LIMIT, one_browser
-from tests.support.cli_processes import House
+from tests.support.cli_processes import CliRunner
 from tests.support.serve_process import TOKEN, served
 
 EVIL = "<img src=x onerror=document.title='had'>\u202e'\"&"
@@ -47,18 +47,18 @@ def picture(browser: webdriver.Remote) -> None:
         (PICTURES / "serve.png").write_bytes(browser.get_screenshot_as_png())
 
 
-def test_the_page_shows_the_line_as_it_changes_and_evicts(house: House, browser: webdriver.Remote) -> None:
-    with served(house.url, house.folder) as page:
+def test_the_page_shows_the_line_as_it_changes_and_evicts(run_cli: CliRunner, browser: webdriver.Remote) -> None:
+    with served(run_cli.url, run_cli.folder) as page:
         browser.get(f"http://{page.host}/")
         assert until(browser, lambda: browser.find_element(By.ID, "empty").is_displayed())
-        first = house.hold("nightly", "--ttl", "3", "--label", "report")
+        first = run_cli.hold("nightly", "--ttl", "3", "--label", "report")
         waiter = ("run", "--ttl", "6", "--label", "backup", "nightly", "--", "sleep", "60")
-        house.start_in_line(*waiter, name="nightly")
-        house.hold("book:7", "-s", "--label", "import")
+        run_cli.start_in_line(*waiter, name="nightly")
+        run_cli.hold("book:7", "-s", "--label", "import")
         lines = [("book:7", "holder", "import"), ("nightly", "holder", "report"), ("nightly", "waiter", "backup")]
         until(browser, lambda: seen(browser, 0, 1, 5) == lines)
         assert browser.find_element(By.ID, "counts").text == "2 locks, 2 holders, 1 waiters"
-        assert house.url in browser.find_element(By.ID, "store").text
+        assert run_cli.url in browser.find_element(By.ID, "store").text
         picture(browser)
 
         button = browser.find_elements(By.CSS_SELECTOR, "#claims button")[1]
@@ -75,7 +75,7 @@ def test_the_page_shows_the_line_as_it_changes_and_evicts(house: House, browser:
         alert = browser.switch_to.alert
         assert "nightly" in alert.text
         alert.dismiss()
-        assert house.count("using", "nightly") == 1
+        assert run_cli.count("using", "nightly") == 1
         button.click()
         browser.switch_to.alert.accept()
         until(browser, lambda: seen(browser, 1, 5)[1:] == [("holder", "backup")])
@@ -86,9 +86,9 @@ def test_the_page_shows_the_line_as_it_changes_and_evicts(house: House, browser:
         until(browser, lambda: "not connected" in browser.find_element(By.ID, "state").text)
 
 
-def test_names_and_labels_of_others_are_text(house: House, browser: webdriver.Remote) -> None:
-    with served(house.url, house.folder, "--namespace", EVIL) as page:
-        with interlock.connect(house.url, namespace=EVIL) as locks:
+def test_names_and_labels_of_others_are_text(run_cli: CliRunner, browser: webdriver.Remote) -> None:
+    with served(run_cli.url, run_cli.folder, "--namespace", EVIL) as page:
+        with interlock.connect(run_cli.url, namespace=EVIL) as locks:
             threading.current_thread().name, before = EVIL, threading.current_thread().name
             try:
                 grant = locks.lock(EVIL, label=EVIL, ttl=2 * RENEWED).acquire()
@@ -108,9 +108,9 @@ def test_names_and_labels_of_others_are_text(house: House, browser: webdriver.Re
             until(browser, lambda: not seen(browser, 0))
 
 
-def test_a_record_of_once_is_shown_as_a_record(house: House, browser: webdriver.Remote) -> None:
-    house.locks.once("import", keep=7200).run(lambda: None)
-    with served(house.url, house.folder) as page:
+def test_a_record_of_once_is_shown_as_a_record(run_cli: CliRunner, browser: webdriver.Remote) -> None:
+    run_cli.locks.once("import", keep=7200).run(lambda: None)
+    with served(run_cli.url, run_cli.folder) as page:
         browser.get(f"http://{page.host}/")
         record = ("import", "record", "once", "", "", "", "", "kept for 1 h", "", "")
         until(browser, lambda: seen(browser, *range(10)) == [record])  # without a button

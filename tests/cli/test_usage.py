@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from interlock.cli import main
-from tests.support.cli_processes import House
+from tests.support.cli_processes import CliRunner
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_wrong_usage_is_64_with_one_line_that_says_what_to_do(
 @pytest.mark.parametrize(
     "words", [["run", "job"], ["once", "job", "--keep", "1h"], ["lead", "job"]], ids=itemgetter(0)
 )
-def test_a_system_without_fork_is_69_with_one_line(house: House, words: list[str]) -> None:
-    hidden = house.python_with("import os, sys, subprocess\nsys.modules['fcntl'] = None\ndel os.fork\n")
-    status, _, errors = house.run(*words, "--", "true", extra=hidden)
+def test_a_system_without_fork_is_69_with_one_line(run_cli: CliRunner, words: list[str]) -> None:
+    hidden = run_cli.python_with("import os, sys, subprocess\nsys.modules['fcntl'] = None\ndel os.fork\n")
+    status, _, errors = run_cli.run(*words, "--", "true", extra=hidden)
     assert (status, errors.count("\n"), f"interlock {words[0]} needs a POSIX system" in errors) == (69, 1, True)

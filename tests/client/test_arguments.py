@@ -13,7 +13,7 @@ import pytest
 from interlock.api.connect import connect
 from interlock.core.errors import InvalidArgument, LockError
 from interlock.testing.actors import Actor
-from interlock.testing.store_fixture import Kind, World
+from interlock.testing.store_fixture import ContractWorld, LockKind
 
 NAN, INF = math.nan, math.inf
 HUGE = 10**400  # no float can hold it
@@ -61,17 +61,19 @@ def refuses(call: Callable[[], Any], *words: str) -> None:
 
 
 @pytest.mark.parametrize("ttl", BAD_TTL, ids=kind_of)
-def test_a_bad_ttl_is_refused_when_the_lock_is_made(world: World, kind: Kind, locks: Any, ttl: Any) -> None:
+def test_a_bad_ttl_is_refused_when_the_lock_is_made(
+    world: ContractWorld, kind: LockKind, locks: Any, ttl: Any
+) -> None:
     refuses(partial(kind.make, locks, world.name, ttl=ttl), "ttl")
 
 
-def test_the_ttl_of_the_connection_is_the_default(world: World, ann: Actor) -> None:
+def test_the_ttl_of_the_connection_is_the_default(world: ContractWorld, ann: Actor) -> None:
     for ttl, locks in ((30, world.connect()), (7, world.connect(ttl=7))):
         grant = ann.do(locks.lock(world.fresh_name()).acquire)
         assert ttl - 5 < grant.expires_in <= ttl
 
 
-def test_a_bad_timeout_is_refused_by_acquire(world: World, kind: Kind, ann: Actor) -> None:
+def test_a_bad_timeout_is_refused_by_acquire(world: ContractWorld, kind: LockKind, ann: Actor) -> None:
     lock = kind.make(world.connect(), world.name)
     for timeout in BAD_TIMEOUT:
         refuses(partial(ann.do, lock.acquire, timeout=timeout), "timeout")
@@ -79,7 +81,9 @@ def test_a_bad_timeout_is_refused_by_acquire(world: World, kind: Kind, ann: Acto
 
 
 @pytest.mark.parametrize("timeout", [5, 0, 0.5, NAN, INF])
-def test_a_try_with_a_timeout_is_refused_as_in_threading(world: World, kind: Kind, ann: Actor, timeout: Any) -> None:
+def test_a_try_with_a_timeout_is_refused_as_in_threading(
+    world: ContractWorld, kind: LockKind, ann: Actor, timeout: Any
+) -> None:
     lock = kind.make(world.connect(), world.name)
     refuses(partial(ann.do, lock.acquire, False, timeout), "timeout")
     refuses(partial(ann.do, lock.acquire, blocking=False, timeout=timeout), "timeout")
@@ -88,14 +92,16 @@ def test_a_try_with_a_timeout_is_refused_as_in_threading(world: World, kind: Kin
 @pytest.mark.parametrize(
     "how", [(), (True,), (True, -1), (True, None), (False,), (False, -1), (False, None), (True, 0), (0,), (1,)]
 )
-def test_blocking_and_timeout_combine_as_in_threading(world: World, kind: Kind, ann: Actor, how: Any) -> None:
+def test_blocking_and_timeout_combine_as_in_threading(
+    world: ContractWorld, kind: LockKind, ann: Actor, how: Any
+) -> None:
     lock = kind.make(world.connect(), world.name)
     grant = ann.do(lock.acquire, *how)
     assert grant
     assert ann.do(grant.release) is True
 
 
-def test_the_with_of_the_other_colour_says_which_one_to_use(world: World, kind: Kind) -> None:
+def test_the_with_of_the_other_colour_says_which_one_to_use(world: ContractWorld, kind: LockKind) -> None:
     lock = kind.make(world.connect(), world.name)
 
     def work() -> None:
@@ -106,7 +112,7 @@ def test_the_with_of_the_other_colour_says_which_one_to_use(world: World, kind: 
         async with lock:
             raise AssertionError("it was entered")
 
-    if world.colour == "threads":
+    if world.sync_or_async == "threads":
         refuses(lambda: asyncio.run(task()), "use `with`")
     else:
         refuses(work, "use `async with`")
@@ -114,7 +120,9 @@ def test_the_with_of_the_other_colour_says_which_one_to_use(world: World, kind: 
 
 
 @pytest.mark.parametrize("name", BAD_NAME, ids=kind_of)
-def test_a_bad_name_is_refused_by_whatever_takes_a_name(world: World, locks: Any, ann: Actor, name: Any) -> None:
+def test_a_bad_name_is_refused_by_whatever_takes_a_name(
+    world: ContractWorld, locks: Any, ann: Actor, name: Any
+) -> None:
     refuses(partial(locks.all, name), "name")
     refuses(partial(ann.do, locks.evict, name), "name")
     if name is not None:
@@ -122,31 +130,31 @@ def test_a_bad_name_is_refused_by_whatever_takes_a_name(world: World, locks: Any
 
 
 @pytest.mark.parametrize("space", ["\0", "a\0b", "\ud800", "x" * 1001, 1, b"app", True])
-def test_a_bad_namespace_is_refused(world: World, space: Any) -> None:
+def test_a_bad_namespace_is_refused(world: ContractWorld, space: Any) -> None:
     refuses(partial(world.connect, namespace=space), "namespace")
 
 
 @pytest.mark.parametrize("label", ["\0", "\udc80", "x" * 201, 1, b"label", True])
-def test_a_bad_label_is_refused(world: World, kind: Kind, locks: Any, label: Any) -> None:
+def test_a_bad_label_is_refused(world: ContractWorld, kind: LockKind, locks: Any, label: Any) -> None:
     refuses(partial(kind.make, locks, world.name, label=label), "label")
 
 
 @pytest.mark.parametrize("count", BAD_COUNT, ids=kind_of)
-def test_bad_permits_and_units_are_refused(world: World, locks: Any, count: Any) -> None:
+def test_bad_permits_and_units_are_refused(world: ContractWorld, locks: Any, count: Any) -> None:
     refuses(partial(locks.semaphore, world.name, count), "permits")
     refuses(partial(locks.semaphore, world.name, 3, units=count), "units")
 
 
-def test_a_bad_on_lost_is_refused(world: World, kind: Kind, locks: Any) -> None:
+def test_a_bad_on_lost_is_refused(world: ContractWorld, kind: LockKind, locks: Any) -> None:
     refuses(lambda: kind.make(locks, world.name, on_lost="call me"), "on_lost")
 
 
 @pytest.mark.parametrize("renew", [1, 0, "yes", None, 10.0])
-def test_a_bad_renew_is_refused(world: World, kind: Kind, locks: Any, renew: Any) -> None:
+def test_a_bad_renew_is_refused(world: ContractWorld, kind: LockKind, locks: Any, renew: Any) -> None:
     refuses(partial(kind.make, locks, world.name, renew=renew), "renew")
 
 
-def test_all_refuses_nothing_a_name_twice_and_foreign_locks(world: World, locks: Any) -> None:
+def test_all_refuses_nothing_a_name_twice_and_foreign_locks(world: ContractWorld, locks: Any) -> None:
     others = world.connect()
     refuses(lambda: locks.all(), "at least one")
     refuses(lambda: locks.all("a", "b", "a"), "twice")
@@ -154,7 +162,7 @@ def test_all_refuses_nothing_a_name_twice_and_foreign_locks(world: World, locks:
     refuses(lambda: locks.all("a", others.lock("b")), "connection")
 
 
-def test_bad_limits_and_lists_are_refused(world: World, locks: Any, ann: Actor) -> None:
+def test_bad_limits_and_lists_are_refused(world: ContractWorld, locks: Any, ann: Actor) -> None:
     for at_least in [-1, True, "5", NAN, None]:
         refuses(partial(locks.lock, world.name, at_least=at_least), "at_least")
     refuses(partial(locks.lock, world.name, ttl=5, at_least=5.1), "at_least")
@@ -168,7 +176,7 @@ def test_bad_limits_and_lists_are_refused(world: World, locks: Any, ann: Actor) 
     refuses(partial(ann.do, locks.lock(world.name).acquire, cancel=1), "is_set")
 
 
-def test_limits_are_accepted_and_values_beyond_are_refused(world: World, locks: Any, ann: Actor) -> None:
+def test_limits_are_accepted_and_values_beyond_are_refused(world: ContractWorld, locks: Any, ann: Actor) -> None:
     most = 2**30 - 1
     assert ann.do(locks.semaphore(world.name, most, units=most).acquire, False).held
     refuses(partial(locks.semaphore, world.name, most + 1), "permits")
@@ -184,7 +192,7 @@ def test_limits_are_accepted_and_values_beyond_are_refused(world: World, locks: 
     refuses(partial(locks.lock, world.name, ttl="x" * 59), "'" + "x" * 59 + "…")
 
 
-def test_a_lease_lasts_thirty_seconds_or_what_is_said(world: World, locks: Any, ann: Actor) -> None:
+def test_a_lease_lasts_thirty_seconds_or_what_is_said(world: ContractWorld, locks: Any, ann: Actor) -> None:
     assert 29 < ann.do(locks.lock(world.name).acquire).expires_in <= 30
     assert ann.do(locks.lock(world.fresh_name(), ttl=1, at_most=10).acquire).expires_in <= 1
 

@@ -21,7 +21,7 @@ from interlock.core.errors import LockError, LockLost, NotHeld
 from interlock.testing.actors import Actor
 from interlock.testing.contract.blocks import Block, Stack, ends_of
 from interlock.testing.contract.fixtures import of_tasks, of_threads
-from interlock.testing.store_fixture import THREADS, World
+from interlock.testing.store_fixture import THREADS, ContractWorld
 from tests.support.stores import ROWS, Row
 
 
@@ -42,16 +42,16 @@ class Moved(Stack):
 class Calls(Block):
     """A block that is entered and left by calls, as by a wrapper."""
 
-    def __init__(self, world: World, lock: Any) -> None:
+    def __init__(self, world: ContractWorld, lock: Any) -> None:
         self._begin, self._end = ends_of(world, lock)
 
 
 class Cleanup(Stack):
     """A block that unittest enters, and ends with its clean-ups; for tasks like `Stack`."""
 
-    def __init__(self, world: World, lock: Any) -> None:
+    def __init__(self, world: ContractWorld, lock: Any) -> None:
         super().__init__(world, lock)
-        if world.colour == THREADS:
+        if world.sync_or_async == THREADS:
             self._begin = partial(unittest.enterModuleContext, lock)
             self._end = lambda *_: unittest.doModuleCleanups()
 
@@ -59,8 +59,8 @@ class Cleanup(Stack):
 class Conditional(Calls):
     """A block of a `threading.Condition` around the lock; for tasks like `Calls`."""
 
-    def __init__(self, world: World, lock: Any) -> None:
-        if world.colour == THREADS and hasattr(lock, "acquire"):
+    def __init__(self, world: ContractWorld, lock: Any) -> None:
+        if world.sync_or_async == THREADS and hasattr(lock, "acquire"):
             lock = threading.Condition(lock)
         super().__init__(world, lock)
 
@@ -97,13 +97,13 @@ def grants_of(begun: Any) -> list[Any]:
 @pytest.mark.parametrize("made", LOCKS.values(), ids=LOCKS)
 @pytest.mark.parametrize("way", WAYS)
 def test_an_end_ends_its_own_grant_or_warns(
-    world: World, locks: Any, way: str, made: Made, owner: str, state: str
+    world: ContractWorld, locks: Any, way: str, made: Made, owner: str, state: str
 ) -> None:
     ann, bob, eve, guest = world.actors(4)
     lock = made.make(locks, world.name)
     block, other = WAYS[way](world, lock), Block(world, lock)
     mine = grants_of(block.enter(ann))
-    if state == "lost" and world.colour != THREADS:
+    if state == "lost" and world.sync_or_async != THREADS:
         owner = OWNERS[2]  # a loss cancels a task that still is in its body
     ender = ann if owner == "same" else bob
     if owner == OWNERS[2]:
@@ -136,7 +136,7 @@ def test_an_end_ends_its_own_grant_or_warns(
 @pytest.mark.parametrize("way", ["with", "stack", "pop_all", "calls", "condition"])
 @pytest.mark.parametrize("made", [LOCKS["semaphore"], LOCKS["one_of"], LOCKS["reader"]])
 def test_two_blocks_of_one_owner_never_end_each_other(
-    world: World, locks: Any, ann: Actor, way: str, made: Made
+    world: ContractWorld, locks: Any, ann: Actor, way: str, made: Made
 ) -> None:
     lock = made.make(locks, world.name)
     first, second = WAYS[way](world, lock), WAYS[way](world, lock)
@@ -154,7 +154,7 @@ def test_two_blocks_of_one_owner_never_end_each_other(
         ann.do(two.release)
 
 
-def test_a_stack_in_a_with_of_the_same_object_ends_its_own(world: World, locks: Any, ann: Actor) -> None:
+def test_a_stack_in_a_with_of_the_same_object_ends_its_own(world: ContractWorld, locks: Any, ann: Actor) -> None:
     lock = locks.semaphore(world.name, 2)
     block, stack = Block(world, lock), Stack(world, lock)
     one, two = block.enter(ann), stack.enter(ann)
@@ -164,7 +164,7 @@ def test_a_stack_in_a_with_of_the_same_object_ends_its_own(world: World, locks: 
     assert world.nothing_left()
 
 
-def test_an_end_without_a_begin_ends_nothing(world: World, locks: Any, ann: Actor) -> None:
+def test_an_end_without_a_begin_ends_nothing(world: ContractWorld, locks: Any, ann: Actor) -> None:
     lock = locks.lock(world.name)
     grant = ann.do(lock.acquire)
     with pytest.raises(RuntimeWarning, match="no open blocks"):
@@ -174,7 +174,7 @@ def test_an_end_without_a_begin_ends_nothing(world: World, locks: Any, ann: Acto
 
 
 @of_threads
-def test_nested_withs_of_one_frame_end_in_their_order(world: World, locks: Any) -> None:
+def test_nested_withs_of_one_frame_end_in_their_order(world: ContractWorld, locks: Any) -> None:
     lock = locks.semaphore(world.name, 3)
     with lock as one, lock as two:
         with lock as three:
@@ -187,7 +187,7 @@ def test_nested_withs_of_one_frame_end_in_their_order(world: World, locks: Any) 
 
 
 @of_threads
-def test_the_address_of_an_ended_frame_identifies_no_block(world: World, locks: Any) -> None:
+def test_the_address_of_an_ended_frame_identifies_no_block(world: ContractWorld, locks: Any) -> None:
     lock = locks.semaphore(world.name, 2)
     frames = []
 
@@ -210,7 +210,7 @@ class Big:
 
 @of_threads
 @pytest.mark.parametrize("how", ["with", "stack", "generator"])
-def test_no_block_keeps_the_locals_of_its_callers_alive(world: World, locks: Any, how: str) -> None:
+def test_no_block_keeps_the_locals_of_its_callers_alive(world: ContractWorld, locks: Any, how: str) -> None:
     lock = locks.lock(world.name)
     stack = ExitStack()
 
@@ -250,7 +250,7 @@ def test_a_block_entered_by_c_code_without_a_frame_ends() -> None:
 
 
 @of_threads
-def test_a_condition_waits_and_notifies_with_the_lock(world: World, locks: Any) -> None:
+def test_a_condition_waits_and_notifies_with_the_lock(world: ContractWorld, locks: Any) -> None:
     lock = locks.lock(world.name)
     condition, ready, seen = threading.Condition(lock), [], []
 
@@ -274,7 +274,7 @@ def test_a_condition_waits_and_notifies_with_the_lock(world: World, locks: Any) 
 
 
 @of_threads
-def test_half_read_decorated_generators_end_their_own_grants(world: World, locks: Any) -> None:
+def test_half_read_decorated_generators_end_their_own_grants(world: ContractWorld, locks: Any) -> None:
     @locks.semaphore(world.name, 2)
     def rows() -> Any:
         yield 1
@@ -291,7 +291,7 @@ def test_half_read_decorated_generators_end_their_own_grants(world: World, locks
 
 
 @of_tasks
-def test_an_async_generator_that_the_loop_closes_ends_its_block(world: World) -> None:
+def test_an_async_generator_that_the_loop_closes_ends_its_block(world: ContractWorld) -> None:
     async def main(locks: Any) -> bool:
         lock = locks.lock(world.name)
 
@@ -310,7 +310,7 @@ def test_an_async_generator_that_the_loop_closes_ends_its_block(world: World) ->
 
 @of_tasks
 @pytest.mark.parametrize("how", ["wait_for", "gather", "create_task", "shield"])
-def test_a_task_releases_what_it_let_another_task_acquire(world: World, how: str) -> None:
+def test_a_task_releases_what_it_let_another_task_acquire(world: ContractWorld, how: str) -> None:
     calls: dict[str, Callable[[Any], Any]] = {
         "wait_for": lambda call: asyncio.wait_for(call, 5),
         "gather": lambda call: asyncio.gather(call),
@@ -330,7 +330,7 @@ def test_a_task_releases_what_it_let_another_task_acquire(world: World, how: str
 
 
 @of_tasks
-def test_a_loss_after_a_second_acquire_in_the_block_is_raised(world: World, locks: Any, ann: Actor) -> None:
+def test_a_loss_after_a_second_acquire_in_the_block_is_raised(world: ContractWorld, locks: Any, ann: Actor) -> None:
     lock = locks.lock(world.name)
 
     async def body(grant: Any) -> None:
@@ -345,7 +345,7 @@ def test_a_loss_after_a_second_acquire_in_the_block_is_raised(world: World, lock
 
 @of_threads
 @pytest.mark.parametrize("made", [LOCKS["lock"], Made(lambda locks, name: locks.rlock(name)), LOCKS["all"]])
-def test_a_block_leaves_what_another_block_was_given_in_it(world: World, locks: Any, made: Made) -> None:
+def test_a_block_leaves_what_another_block_was_given_in_it(world: ContractWorld, locks: Any, made: Made) -> None:
     lock = made.make(locks, world.name)
     with ExitStack() as stack:
         with lock:
@@ -356,7 +356,7 @@ def test_a_block_leaves_what_another_block_was_given_in_it(world: World, locks: 
 
 
 @of_tasks
-def test_a_release_leaves_the_body_of_another_living_task(world: World) -> None:
+def test_a_release_leaves_the_body_of_another_living_task(world: ContractWorld) -> None:
     async def main(locks: Any) -> None:
         lock = locks.semaphore(world.name, 2)
         async with await asyncio.create_task(lock.acquire()) as grant:
@@ -370,7 +370,7 @@ def test_a_release_leaves_the_body_of_another_living_task(world: World) -> None:
 
 
 @of_threads
-def test_an_open_stack_is_known_after_many_acquisitions(world: World, locks: Any) -> None:
+def test_an_open_stack_is_known_after_many_acquisitions(world: ContractWorld, locks: Any) -> None:
     lock = locks.semaphore(world.name, 64)
     first, second = ExitStack(), ExitStack()
     first.enter_context(lock).release()
@@ -384,7 +384,7 @@ def test_an_open_stack_is_known_after_many_acquisitions(world: World, locks: Any
 
 
 @of_threads
-def test_an_interrupt_at_any_call_of_an_enter_keeps_no_lock(world: World) -> None:
+def test_an_interrupt_at_any_call_of_an_enter_keeps_no_lock(world: ContractWorld) -> None:
     library, number, held = str(Path(interlock.__file__).parent), 0, 0
     while number >= 0:
         number += 1
@@ -518,7 +518,7 @@ def test_a_dependency_with_yield_of_fastapi_ends_in_any_thread(tmp_path: Path) -
 
 
 @of_threads
-def test_ends_of_many_threads_by_one_object_are_all_matched(world: World, locks: Any) -> None:
+def test_ends_of_many_threads_by_one_object_are_all_matched(world: ContractWorld, locks: Any) -> None:
     lock, failures = locks.semaphore(world.name, 12), []
     before = sys.getswitchinterval()
 

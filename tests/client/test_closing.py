@@ -7,11 +7,13 @@ from interlock.core.errors import StoreError
 from interlock.core.failures import NoAnswer, Unreachable
 from interlock.testing.actors import Actor
 from interlock.testing.faults import Failing
-from interlock.testing.store_fixture import World
+from interlock.testing.store_fixture import ContractWorld
 
 
 @pytest.mark.parametrize(("error", "times"), [(NoAnswer, 1), (Unreachable, 1), (StoreError, 3)])
-def test_a_server_that_is_away_is_asked_once(world: World, ann: Actor, error: type[StoreError], times: int) -> None:
+def test_a_server_that_is_away_is_asked_once(
+    world: ContractWorld, ann: Actor, error: type[StoreError], times: int
+) -> None:
     locks, failing = world.connect_with(lambda store: Failing(store, error=error))
     grants = [ann.do(locks.lock(world.fresh_name()).acquire) for _ in range(3)]
     failing.broken.add("leave")

@@ -11,10 +11,10 @@ import pytest
 from interlock.core.errors import InvalidArgument, LockTimeout
 from interlock.testing.actors import Actor
 from interlock.testing.contract.fixtures import of_threads
-from interlock.testing.store_fixture import Kind, World
+from interlock.testing.store_fixture import ContractWorld, LockKind
 
 
-def decorated(world: World, lock: Any, body: Any) -> Any:
+def decorated(world: ContractWorld, lock: Any, body: Any) -> Any:
     """Return a function, or a coroutine function in a world of tasks, that calls `body` under the lock."""
 
     def work(*args: Any, **kwargs: Any) -> Any:
@@ -26,10 +26,10 @@ def decorated(world: World, lock: Any, body: Any) -> Any:
         await asyncio.sleep(0)
         return body(*args, **kwargs)
 
-    return lock(work if world.colour == "threads" else task)
+    return lock(work if world.sync_or_async == "threads" else task)
 
 
-def test_the_function_runs_while_the_lock_is_held(world: World, kind: Kind, ann: Actor) -> None:
+def test_the_function_runs_while_the_lock_is_held(world: ContractWorld, kind: LockKind, ann: Actor) -> None:
     lock = kind.make(world.connect(), world.name)
     work = decorated(world, lock, lambda *args, **kwargs: (args, kwargs, len(world.holders())))
     for _ in range(2):
@@ -37,7 +37,7 @@ def test_the_function_runs_while_the_lock_is_held(world: World, kind: Kind, ann:
         assert world.nothing_left()
 
 
-def test_it_does_not_run_without_the_lock(world: World, locks: Any, ann: Actor, bob: Actor) -> None:
+def test_it_does_not_run_without_the_lock(world: ContractWorld, locks: Any, ann: Actor, bob: Actor) -> None:
     ann.do(locks.lock(world.name).acquire)
     ran: list[int] = []
     work = decorated(world, locks.lock(world.name, timeout=0.02), lambda: ran.append(1))
@@ -47,7 +47,7 @@ def test_it_does_not_run_without_the_lock(world: World, locks: Any, ann: Actor, 
 
 
 @of_threads
-def test_a_generator_function_holds_it_until_it_is_read(world: World, kind: Kind) -> None:
+def test_a_generator_function_holds_it_until_it_is_read(world: ContractWorld, kind: LockKind) -> None:
     seen: list[Any] = []
 
     @kind.make(world.connect(), world.name)  # type: ignore[untyped-decorator]
@@ -78,7 +78,9 @@ def test_a_generator_function_holds_it_until_it_is_read(world: World, kind: Kind
 
 
 @of_threads
-def test_a_generator_that_is_closed_or_fails_gives_it_back(world: World, kind: Kind, ann: Actor, bob: Actor) -> None:
+def test_a_generator_that_is_closed_or_fails_gives_it_back(
+    world: ContractWorld, kind: LockKind, ann: Actor, bob: Actor
+) -> None:
     ended: list[str] = []
 
     @kind.make(world.connect(), world.name)  # type: ignore[untyped-decorator]
@@ -104,7 +106,7 @@ def test_a_generator_that_is_closed_or_fails_gives_it_back(world: World, kind: K
 class Called:
     """An object with `__call__`."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: ContractWorld) -> None:
         self.world = world
 
     def __call__(self) -> int:
@@ -125,7 +127,7 @@ class AsyncCalled(Called):
         return await AsyncCalled.__call__(self)
 
 
-def test_whatever_can_be_called_is_locked(world: World, ann: Actor) -> None:
+def test_whatever_can_be_called_is_locked(world: ContractWorld, ann: Actor) -> None:
     lock = world.connect().lock(world.name)
 
     def held(*args: object) -> int:
@@ -139,18 +141,18 @@ def test_whatever_can_be_called_is_locked(world: World, ann: Actor) -> None:
     of_tasks += [functools.partial(AsyncCalled(world)), AsyncCalled(world).method]
     of_threads = [functools.partial(held, 1), Called(world), functools.partial(Called(world)), Called(world).__call__]
     of_threads += [functools.lru_cache(held)]
-    for function in of_threads if world.colour == "threads" else of_tasks:
+    for function in of_threads if world.sync_or_async == "threads" else of_tasks:
         assert ann.do(lock(function)) == 1
         assert world.nothing_left()
-    for function in of_tasks if world.colour == "threads" else [*of_threads, print, functools.partial(print)]:
+    for function in of_tasks if world.sync_or_async == "threads" else [*of_threads, print, functools.partial(print)]:
         with pytest.raises(InvalidArgument, match="connect"):
             lock(function)
-    if world.colour == "threads":
+    if world.sync_or_async == "threads":
         assert ann.do(lock(len), "abc") == 3
         assert ann.do(lock(functools.partial(len, "abcd"))) == 4
 
 
-def test_what_can_not_be_locked_as_a_whole_is_refused(world: World) -> None:
+def test_what_can_not_be_locked_as_a_whole_is_refused(world: ContractWorld) -> None:
     lock = world.connect().lock(world.name)
 
     async def numbers() -> AsyncIterator[int]:
@@ -161,14 +163,14 @@ def test_what_can_not_be_locked_as_a_whole_is_refused(world: World) -> None:
 
     refused: list[Any] = [numbers, functools.partial(numbers), 5, None, "name", Called]
     refused += [classmethod(print), property(Called)]
-    refused += [letters, functools.partial(letters)] if world.colour == "tasks" else []
+    refused += [letters, functools.partial(letters)] if world.sync_or_async == "tasks" else []
     for function in refused:
         with pytest.raises(InvalidArgument) as caught:
             lock(function)
         assert len(str(caught.value)) > 30
 
 
-def test_a_result_whose_body_has_not_run_yet_is_refused(world: World, ann: Actor) -> None:
+def test_a_result_whose_body_has_not_run_yet_is_refused(world: ContractWorld, ann: Actor) -> None:
     lock = world.connect().lock(world.name)
     ran: list[int] = []
 
@@ -188,7 +190,7 @@ def test_a_result_whose_body_has_not_run_yet_is_refused(world: World, ann: Actor
         async def wrapped(late: Any = late) -> Any:
             return late()
 
-        function = (lambda late=late: late()) if world.colour == "threads" else wrapped
+        function = (lambda late=late: late()) if world.sync_or_async == "threads" else wrapped
         with pytest.raises(InvalidArgument, match="returned a"):
             ann.do(lock(function))
         assert world.nothing_left()

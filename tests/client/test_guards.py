@@ -6,10 +6,10 @@ import pytest
 
 from interlock.core.errors import InvalidArgument, LockTimeout
 from interlock.testing.actors import Actor
-from interlock.testing.store_fixture import World
+from interlock.testing.store_fixture import ContractWorld
 
 
-def guarded(world: World, decorate: Any, ran: list[Any]) -> Any:
+def guarded(world: ContractWorld, decorate: Any, ran: list[Any]) -> Any:
     """Return a guarded function of `user`, or a coroutine function in a world of tasks, that notes its calls."""
 
     def work(user: Any, *, hard: bool = False) -> str:
@@ -22,10 +22,10 @@ def guarded(world: World, decorate: Any, ran: list[Any]) -> Any:
         ran.append(user)
         return "done"
 
-    return decorate(work if world.colour == "threads" else task)
+    return decorate(work if world.sync_or_async == "threads" else task)
 
 
-def test_a_guard_names_its_lock_by_the_arguments(world: World, locks: Any, ann: Actor, bob: Actor) -> None:
+def test_a_guard_names_its_lock_by_the_arguments(world: ContractWorld, locks: Any, ann: Actor, bob: Actor) -> None:
     ran: list[Any] = []
     work = guarded(world, locks.guard(world.name + ":{user}", on_busy="raise"), ran)
     assert work.__doc__ == "Work."
@@ -39,7 +39,7 @@ def test_a_guard_names_its_lock_by_the_arguments(world: World, locks: Any, ann: 
     assert ran == [8, 9]
 
 
-def test_a_guard_skips_or_waits_as_it_is_told(world: World, locks: Any, ann: Actor, bob: Actor) -> None:
+def test_a_guard_skips_or_waits_as_it_is_told(world: ContractWorld, locks: Any, ann: Actor, bob: Actor) -> None:
     ran: list[Any] = []
     skips = guarded(world, locks.guard(world.name, on_busy="skip"), ran)
     waits = guarded(world, locks.guard(world.name), ran)
@@ -58,7 +58,7 @@ def test_a_guard_skips_or_waits_as_it_is_told(world: World, locks: Any, ann: Act
     assert world.nothing_left()
 
 
-def test_a_guard_that_can_not_be_made_is_refused(world: World, locks: Any) -> None:
+def test_a_guard_that_can_not_be_made_is_refused(world: ContractWorld, locks: Any) -> None:
     ran: list[Any] = []
     for name, about in (("{nobody}", "nobody"), ("{user", "brace")):
         with pytest.raises(InvalidArgument, match=about):
@@ -77,5 +77,5 @@ def test_a_guard_that_can_not_be_made_is_refused(world: World, locks: Any) -> No
         """Never called."""
 
     with pytest.raises(InvalidArgument, match="connect"):
-        locks.guard(world.name)(task if world.colour == "threads" else work)
+        locks.guard(world.name)(task if world.sync_or_async == "threads" else work)
     assert ran == []

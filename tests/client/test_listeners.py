@@ -10,11 +10,11 @@ from interlock.core.errors import InvalidArgument
 from interlock.testing.actors import Actor
 from interlock.testing.contract.events import EventLog
 from interlock.testing.contract.fixtures import of_threads
-from interlock.testing.store_fixture import World
+from interlock.testing.store_fixture import ContractWorld
 from interlock.testing.waiting import RENEWED, eventually
 
 
-def test_only_the_unsubscribed_listener_gets_no_more_events(world: World, locks: Any, ann: Actor) -> None:
+def test_only_the_unsubscribed_listener_gets_no_more_events(world: ContractWorld, locks: Any, ann: Actor) -> None:
     first, second = EventLog(locks.subscribe), EventLog(locks.subscribe)
     lock = locks.lock(world.name)
     ann.do(ann.do(lock.acquire).release)
@@ -25,7 +25,7 @@ def test_only_the_unsubscribed_listener_gets_no_more_events(world: World, locks:
     assert second.kinds() == ["acquired", "released"] * 2
 
 
-def test_one_connection_is_heard_and_all_are_heard(world: World, ann: Actor) -> None:
+def test_one_connection_is_heard_and_all_are_heard(world: ContractWorld, ann: Actor) -> None:
     mine, other = world.connect(), world.connect()
     here = EventLog(mine.subscribe)
     everywhere = EventLog(subscribe)
@@ -40,7 +40,7 @@ def test_one_connection_is_heard_and_all_are_heard(world: World, ann: Actor) -> 
 
 
 def test_a_listener_that_fails_is_logged_and_holds_back_nobody(
-    world: World, caplog: pytest.LogCaptureFixture, locks: Any
+    world: ContractWorld, caplog: pytest.LogCaptureFixture, locks: Any
 ) -> None:
 
     def fails(event: Event) -> None:
@@ -68,7 +68,7 @@ def test_a_listener_that_fails_is_logged_and_holds_back_nobody(
 
 
 @of_threads
-def test_a_hanging_listener_delays_no_renewal_of_threads(world: World, locks: Any, ann: Actor) -> None:
+def test_a_hanging_listener_delays_no_renewal_of_threads(world: ContractWorld, locks: Any, ann: Actor) -> None:
     gate = world.gate()
     hung: list[Event] = []
 
@@ -88,7 +88,7 @@ def test_a_hanging_listener_delays_no_renewal_of_threads(world: World, locks: An
     assert ann.do(grant.release) is True
 
 
-def test_what_can_not_be_called_is_refused_as_a_listener(world: World) -> None:
+def test_what_can_not_be_called_is_refused_as_a_listener(world: ContractWorld) -> None:
     with pytest.raises(InvalidArgument, match="listener"):
         world.connect().subscribe("a function")
     with pytest.raises(InvalidArgument, match="listener"):

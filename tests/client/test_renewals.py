@@ -9,11 +9,11 @@ from interlock.testing.actors import Actor
 from interlock.testing.contract.events import EventLog
 from interlock.testing.contract.once import Work
 from interlock.testing.faults import Failing, Partial, Slow
-from interlock.testing.store_fixture import THREADS, World
+from interlock.testing.store_fixture import THREADS, ContractWorld
 from interlock.testing.waiting import eventually, lasting, throughout
 
 
-def test_a_lease_is_renewed_after_a_third_of_its_time(world: World, locks: Any, ann: Actor) -> None:
+def test_a_lease_is_renewed_after_a_third_of_its_time(world: ContractWorld, locks: Any, ann: Actor) -> None:
     log = EventLog(locks.subscribe)
     brief = ann.do(locks.lock(world.name, ttl=1.5).acquire)
     long = ann.do(locks.lock(world.fresh_name(), ttl=60).acquire)
@@ -24,7 +24,7 @@ def test_a_lease_is_renewed_after_a_third_of_its_time(world: World, locks: Any, 
     assert ann.do(brief.release) is ann.do(long.release) is True
 
 
-def test_a_failed_renewal_is_retried_soon_without_spinning(world: World, ann: Actor) -> None:
+def test_a_failed_renewal_is_retried_soon_without_spinning(world: ContractWorld, ann: Actor) -> None:
     locks, failing = world.connect_with(lambda store: Failing(store, error=StoreError))
     log = EventLog(locks.subscribe)
     grant = ann.do(locks.lock(world.name, ttl=3).acquire)
@@ -36,7 +36,7 @@ def test_a_failed_renewal_is_retried_soon_without_spinning(world: World, ann: Ac
     assert (grant.held, ann.do(grant.release)) == (True, True)
 
 
-def test_the_failed_one_of_several_renewals_is_retried_soon(world: World, ann: Actor) -> None:
+def test_the_failed_one_of_several_renewals_is_retried_soon(world: ContractWorld, ann: Actor) -> None:
     locks, partial = world.connect_with(Partial)
     log = EventLog(locks.subscribe)
     partial.names.add(world.name)
@@ -47,7 +47,7 @@ def test_the_failed_one_of_several_renewals_is_retried_soon(world: World, ann: A
     assert [ann.do(grant.release) for grant in grants] == [True, True]
 
 
-def test_a_renewal_is_not_sent_again_while_its_reply_is_late(world: World, ann: Actor) -> None:
+def test_a_renewal_is_not_sent_again_while_its_reply_is_late(world: ContractWorld, ann: Actor) -> None:
     locks, slow = world.connect_with(lambda store: Slow(store, 0.5, ("renew",)))
     grant = ann.do(locks.lock(world.name, ttl=3).acquire)
     eventually(lambda: slow.done)
@@ -56,35 +56,35 @@ def test_a_renewal_is_not_sent_again_while_its_reply_is_late(world: World, ann: 
 
 
 @pytest.mark.parametrize("options", [{}, {"at_least": 0.01}, {"at_most": 60}], ids=["plain", "at least", "at most"])
-def test_a_brief_hold_is_not_renewed(world: World, locks: Any, ann: Actor, options: dict[str, float]) -> None:
+def test_a_brief_hold_is_not_renewed(world: ContractWorld, locks: Any, ann: Actor, options: dict[str, float]) -> None:
     log = EventLog(locks.subscribe)
     ann.do(ann.do(locks.lock(world.name, **options).acquire).release)
     assert log.kinds() == ["acquired", "released"]
 
 
-def test_a_lease_that_ended_has_no_seconds_left(world: World, locks: Any, ann: Actor) -> None:
+def test_a_lease_that_ended_has_no_seconds_left(world: ContractWorld, locks: Any, ann: Actor) -> None:
     grant = ann.do(locks.lock(world.name, ttl=0.1, renew=False).acquire)
     eventually(lambda: grant.lost)
     assert grant.expires_in == 0
 
 
-def test_releasing_an_evicted_lock_is_false_within_at_least(world: World, locks: Any, ann: Actor) -> None:
+def test_releasing_an_evicted_lock_is_false_within_at_least(world: ContractWorld, locks: Any, ann: Actor) -> None:
     grant = ann.do(locks.lock(world.name, ttl=1, at_least=1, renew=False).acquire)
     assert ann.do(locks.evict, world.name) == 1
     assert ann.do(grant.release) is False
 
 
 def test_a_run_elsewhere_is_waited_for_no_longer_than_was_said(
-    world: World, locks: Any, ann: Actor, bob: Actor
+    world: ContractWorld, locks: Any, ann: Actor, bob: Actor
 ) -> None:
     ann.do(world.connect().lock(world.name).acquire)
     with lasting(0.2, 0.6), pytest.raises(LockTimeout):
         bob.do(locks.once(world.name, keep=9, timeout=0.2).run, Work(world).function)
 
 
-def test_a_run_inside_a_run_of_the_same_is_skipped(world: World, locks: Any, ann: Actor) -> None:
+def test_a_run_inside_a_run_of_the_same_is_skipped(world: ContractWorld, locks: Any, ann: Actor) -> None:
     once = locks.once(world.name, keep=9, on_busy="skip")
-    begin, end = ("__enter__", "__exit__") if world.colour == THREADS else ("__aenter__", "__aexit__")
+    begin, end = ("__enter__", "__exit__") if world.sync_or_async == THREADS else ("__aenter__", "__aexit__")
     assert [ann.do(getattr(once, begin)).due for _ in range(2)] == [True, False]
     for _ in range(2):
         ann.do(getattr(once, end), None, None, None)

@@ -7,11 +7,11 @@ import pytest
 from interlock.core.queue import REFUSED
 from interlock.testing.actors import Actor
 from interlock.testing.faults import Around
-from interlock.testing.store_fixture import World
+from interlock.testing.store_fixture import ContractWorld
 from interlock.testing.waiting import eventually
 
 
-def test_a_candidate_shows_whether_it_leads(world: World, locks: Any, ann: Actor) -> None:
+def test_a_candidate_shows_whether_it_leads(world: ContractWorld, locks: Any, ann: Actor) -> None:
     election = locks.election(world.name, on_elected=lambda it: shown.append(repr(it)))
     shown, gate = [repr(election)], world.gate()
     standing = ann.start_within(election, gate.wait)
@@ -43,7 +43,7 @@ class Lying(Around):
     ids=["fence", "two", "none", "line"],
 )
 def test_the_doctor_tells_on_a_store_that_does_not_exclude(
-    world: World, ann: Actor, step: str, lie: Any, said: str
+    world: ContractWorld, ann: Actor, step: str, lie: Any, said: str
 ) -> None:
     locks, _ = world.connect_with(lambda store: Lying(store, step, lie))
     last = ann.do(locks.doctor)[-1]

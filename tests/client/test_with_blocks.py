@@ -9,18 +9,18 @@ from interlock.core.errors import LockLost, NotHeld, StoreError
 from interlock.testing.actors import Actor
 from interlock.testing.contract.fixtures import of_tasks
 from interlock.testing.faults import Failing
-from interlock.testing.store_fixture import Kind, World
+from interlock.testing.store_fixture import ContractWorld, LockKind
 from interlock.testing.waiting import RENEWED, eventually
 
 
-def test_with_gives_the_grant_and_releases_at_the_end(world: World, kind: Kind, ann: Actor) -> None:
+def test_with_gives_the_grant_and_releases_at_the_end(world: ContractWorld, kind: LockKind, ann: Actor) -> None:
     lock = kind.make(world.connect(), world.name)
     seen = ann.within(lock, lambda grant: (grant.held, grant.id, [view.id for view in world.holders()]))
     assert seen == (True, seen[1], [seen[1]])
     assert world.nothing_left()
 
 
-def test_with_releases_when_the_body_fails(world: World, kind: Kind, ann: Actor) -> None:
+def test_with_releases_when_the_body_fails(world: ContractWorld, kind: LockKind, ann: Actor) -> None:
     lock = kind.make(world.connect(), world.name)
 
     def body(grant: object) -> None:
@@ -31,7 +31,9 @@ def test_with_releases_when_the_body_fails(world: World, kind: Kind, ann: Actor)
     assert world.nothing_left()
 
 
-def test_with_acquire_gives_the_grant_and_releases_at_the_end(world: World, kind: Kind, ann: Actor) -> None:
+def test_with_acquire_gives_the_grant_and_releases_at_the_end(
+    world: ContractWorld, kind: LockKind, ann: Actor
+) -> None:
     lock = kind.make(world.connect(), world.name)
     grant = ann.do(lock.acquire, timeout=5)
     seen = ann.within(grant, lambda entered: (entered is grant, entered.held, len(world.holders())))
@@ -43,7 +45,7 @@ def test_with_acquire_gives_the_grant_and_releases_at_the_end(world: World, kind
 
 
 @of_tasks
-def test_with_acquire_cancels_the_body_after_a_loss(world: World, kind: Kind, ann: Actor) -> None:
+def test_with_acquire_cancels_the_body_after_a_loss(world: ContractWorld, kind: LockKind, ann: Actor) -> None:
     lock = kind.make(world.connect(), world.name, ttl=RENEWED)
     reached: list[str] = []
 
@@ -58,7 +60,9 @@ def test_with_acquire_cancels_the_body_after_a_loss(world: World, kind: Kind, an
     assert ann.within(lock, lambda grant: grant.held) is True
 
 
-def test_a_grant_not_held_or_already_entered_is_refused(world: World, kind: Kind, ann: Actor, bob: Actor) -> None:
+def test_a_grant_not_held_or_already_entered_is_refused(
+    world: ContractWorld, kind: LockKind, ann: Actor, bob: Actor
+) -> None:
     lock = kind.make(world.connect(), world.name)
     released = ann.do(lock.acquire)
     ann.do(released.release)
@@ -87,7 +91,7 @@ def test_a_grant_not_held_or_already_entered_is_refused(world: World, kind: Kind
 
 
 def test_a_grant_that_was_acquired_by_another_may_be_entered(
-    world: World, kind: Kind, ann: Actor, bob: Actor
+    world: ContractWorld, kind: LockKind, ann: Actor, bob: Actor
 ) -> None:
     lock = kind.make(world.connect(), world.name)
     assert bob.within(ann.do(lock.acquire), lambda grant: grant.held) is True
@@ -96,7 +100,7 @@ def test_a_grant_that_was_acquired_by_another_may_be_entered(
 
 
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, TimeoutError])
-def test_a_failed_release_keeps_the_exception_of_the_body(world: World, error: type[BaseException]) -> None:
+def test_a_failed_release_keeps_the_exception_of_the_body(world: ContractWorld, error: type[BaseException]) -> None:
     locks, failing = world.connect_with(lambda store: Failing(store, "leave"))
     lock = locks.lock(world.name, ttl=RENEWED)
     raised = error("of the body")
@@ -115,7 +119,7 @@ def test_a_failed_release_keeps_the_exception_of_the_body(world: World, error: t
 
 
 @of_tasks
-def test_a_cancelled_body_stays_cancelled_if_the_release_fails(world: World) -> None:
+def test_a_cancelled_body_stays_cancelled_if_the_release_fails(world: ContractWorld) -> None:
     locks, failing = world.connect_with(lambda store: Failing(store, "leave"))
 
     async def cancelled() -> bool:

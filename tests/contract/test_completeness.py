@@ -19,12 +19,12 @@ from interlock.client._async.lock import AsyncAllLock, AsyncLock, AsyncRLock
 from interlock.client._sync.grants import Grant, Grants
 from interlock.client._sync.lock import AllLock, Lock, RLock
 from interlock.client.base_lock import ReadWrite
-from interlock.testing.store_fixture import KINDS, Place
+from interlock.testing.store_fixture import KINDS, StoreFixture
 from tests.support.stores import PARTIAL_ROWS, ROWS
 
 NOT_KINDS = {"guard", "claims", "evict", "doctor", "close", "store", "namespace", "namespaces", "subscribe"}
 PRODUCTS = {"once", "is_done", "forget", "election", "one_of", "attach", "renew", "release"}  # chapters of their own
-COLOURS = [
+SYNC_AND_ASYNC = [
     (Locks, AsyncLocks), (Lock, AsyncLock), (RLock, AsyncRLock), (AllLock, AsyncAllLock), (Grant, AsyncGrant),
     (Grants, AsyncGrants), (interlock.connect, interlock.aconnect),
 ]  # fmt: skip
@@ -63,7 +63,7 @@ def test_every_kind_of_lock_is_in_the_table_of_kinds() -> None:
     assert {kind.name for kind in KINDS} >= {"reader", "writer"}
 
 
-@pytest.mark.parametrize("pair", COLOURS, ids=lambda pair: pair[0].__name__)
+@pytest.mark.parametrize("pair", SYNC_AND_ASYNC, ids=lambda pair: pair[0].__name__)
 def test_both_colours_have_the_same_names_and_signatures(pair: tuple[Any, Any]) -> None:
     one, other = pair
     if isinstance(one, FunctionType):
@@ -79,7 +79,7 @@ def test_both_colours_have_the_same_names_and_signatures(pair: tuple[Any, Any]) 
             assert isinstance(inspect.getattr_static(other, name), property), name
 
 
-@pytest.mark.parametrize("pair", COLOURS, ids=lambda pair: pair[0].__name__)
+@pytest.mark.parametrize("pair", SYNC_AND_ASYNC, ids=lambda pair: pair[0].__name__)
 def test_what_does_not_wait_is_no_coroutine_in_either_colour(pair: tuple[Any, Any]) -> None:
     one, other = pair
     assert not inspect.iscoroutinefunction(one)
@@ -104,7 +104,7 @@ def test_the_package_says_what_is_public() -> None:
     assert issubclass(interlock.InvalidArgument, ValueError)
 
 
-def test_every_store_of_ours_tells_since_when_a_claim_holds(place: Place) -> None:
+def test_every_store_of_ours_tells_since_when_a_claim_holds(place: StoreFixture) -> None:
     with Locks(place.open()) as locks, locks.lock("book"):
         (view,) = locks.claims("book")
         assert view.held_since is not None

@@ -6,7 +6,7 @@ import pytest
 
 from interlock.core.claims import LockSpec
 from interlock.core.errors import StoreError
-from interlock.testing.store_fixture import Place, World
+from interlock.testing.store_fixture import ContractWorld, StoreFixture
 from interlock.testing.waiting import eventually
 from tests.support.memory_records import LossyRecords, RecordsStore
 
@@ -21,9 +21,9 @@ def records() -> LossyRecords:
 
 
 @pytest.fixture(params=["threads", "tasks"])
-def world(request: pytest.FixtureRequest, records: LossyRecords) -> Iterator[World]:
+def world(request: pytest.FixtureRequest, records: LossyRecords) -> Iterator[ContractWorld]:
     """A world on the records."""
-    world = World(Place(open=lambda: RecordsStore(records)), request.param)
+    world = ContractWorld(StoreFixture(open=lambda: RecordsStore(records)), request.param)
     yield world
     records.lose_from_now()
     world.close()
@@ -32,7 +32,7 @@ def world(request: pytest.FixtureRequest, records: LossyRecords) -> Iterator[Wor
 @pytest.mark.parametrize("number", range(1, REQUESTS))
 @pytest.mark.parametrize("row", [1, 2], ids=["one", "two in a row"])
 def test_any_lost_reply_while_acquiring_strands_no_orphan(
-    world: World, records: LossyRecords, number: int, row: int
+    world: ContractWorld, records: LossyRecords, number: int, row: int
 ) -> None:
     lock = world.connect().lock(world.name)
     ann = world.actor()
@@ -46,7 +46,9 @@ def test_any_lost_reply_while_acquiring_strands_no_orphan(
 
 
 @pytest.mark.parametrize("number", range(1, REQUESTS))
-def test_any_lost_reply_while_waiting_strands_no_orphan(world: World, records: LossyRecords, number: int) -> None:
+def test_any_lost_reply_while_waiting_strands_no_orphan(
+    world: ContractWorld, records: LossyRecords, number: int
+) -> None:
     ann, bob = world.actors(2)
     holder = ann.do(world.connect().lock(world.name).acquire)
     records.lose_from_now(number)
@@ -63,11 +65,11 @@ def test_any_lost_reply_while_waiting_strands_no_orphan(world: World, records: L
     assert bob.do(grant.release) is True
 
 
-def test_who_waits_removes_the_records_of_the_dead(world: World, records: LossyRecords) -> None:
+def test_who_waits_removes_the_records_of_the_dead(world: ContractWorld, records: LossyRecords) -> None:
     ann, bob = world.actors(2)
     lock = world.connect().lock(world.name)
     held = ann.do(lock.acquire)
-    dead = world.ghost(LockSpec(world.key(), ttl=0.2))
+    dead = world.stale_claim(LockSpec(world.key(), ttl=0.2))
     waiting = bob.start(lock.acquire)
     eventually(lambda: [row for row in records._in_line(world.key()) if row.claim.id == dead] == [])
     assert ann.do(held.release) is True

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from interlock.core._async.pending import Judgement, judge
+from interlock.core._async.pending import Judgement, evaluate
 from interlock.core.claims import PENDING, QUEUED, SEPARATOR, USING, WRITER_UNITS, Claim, LockSpec
 from interlock.core.queue import PendingRecord
 from interlock.storekit._async.record_queue import AsyncRecordQueue
@@ -69,4 +69,4 @@ JUDGED = [
 
 @pytest.mark.parametrize(("records", "judgement"), JUDGED)
 def test_what_a_claim_may_do_follows_from_one_look(records: Any, judgement: Judgement) -> None:
-    assert judge(b"me".decode(), records) == judgement  # ids that were read are equal, and not the same object
+    assert evaluate(b"me".decode(), records) == judgement  # ids that were read are equal, and not the same object

@@ -18,7 +18,7 @@ import interlock
 from interlock.core.errors import StoreError
 from interlock.testing.waiting import eventually, moment, since
 from tests.servers import PostgresServer
-from tests.support.client_actors import COLOURS, side
+from tests.support.client_actors import SYNC_AND_ASYNC, side
 from tests.support.databases import somebody_on, started
 
 
@@ -139,11 +139,11 @@ def locked(server: Any, url: str, rows: bool) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("rows", [False, True], ids=["table", "rows"])
-@pytest.mark.parametrize("colour", COLOURS)
-def test_a_waiter_at_a_locked_table_keeps_its_time(server: Any, url: str, colour: str, rows: bool) -> None:
+@pytest.mark.parametrize("sync_or_async", SYNC_AND_ASYNC)
+def test_a_waiter_at_a_locked_table_keeps_its_time(server: Any, url: str, sync_or_async: str, rows: bool) -> None:
     """Its timeout, one I/O time-out for a look, and one for the withdrawal."""
     place = f"{server.url}?create=true&grace=1&timeout=1&table={url.rpartition('=')[2]}"
-    with interlock.connect(url) as eye, side(colour, place) as one:
+    with interlock.connect(url) as eye, side(sync_or_async, place) as one:
         holder = eye.lock("a").acquire()
         waiting = one.waits("a", timeout=2)
         eventually(lambda: len(eye.claims("a")) == 2)

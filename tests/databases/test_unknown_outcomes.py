@@ -17,7 +17,7 @@ from interlock.core.errors import StoreError
 from interlock.testing.store_fixture import TASKS
 from interlock.testing.waiting import eventually, moment, since
 from tests.servers import EtcdServer, MariaServer, PostgresServer, Proxy, RedisServer, serving
-from tests.support.client_actors import COLOURS, Side, side
+from tests.support.client_actors import SYNC_AND_ASYNC, Side, side
 
 IO_TIMEOUT = 1.0  # seconds
 WAIT = 1.5  # seconds that an acquire waits
@@ -247,14 +247,14 @@ def behind(server: Any, proxy: Proxy) -> str:
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 @pytest.mark.parametrize("fault", FAULTS)
-@pytest.mark.parametrize("colour", COLOURS)
+@pytest.mark.parametrize("sync_or_async", SYNC_AND_ASYNC)
 def test_an_operation_with_a_lost_reply_tells_the_truth(
-    proxy: Proxy, eye: Any, behind: str, colour: str, fault: str, operation: str
+    proxy: Proxy, eye: Any, behind: str, sync_or_async: str, fault: str, operation: str
 ) -> None:
     for number in range(REPLIES):
-        with side(colour, behind) as ours:
+        with side(sync_or_async, behind) as ours:
             ours.do(ours.take("warm").release)
-            case = Case(ours, eye, colour == TASKS)
+            case = Case(ours, eye, sync_or_async == TASKS)
             call, clean = OPERATIONS[operation](case)
             before, began, failed = proxy.cuts, moment(), False
             proxy.lose_reply(number, **FAULTS[fault])

@@ -79,9 +79,9 @@ def test_celery_skips_comes_again_and_pays_once(environment: dict[str, str], sho
     )
     try:
         with shop.lock("report:2026-11"), shop.lock("customer:ada"):
-            assert client.hear() == "[None, ['done', 'paid before']] False"
+            assert client.read_line() == "[None, ['done', 'paid before']] False"
         client.say("go on")
-        assert client.hear() == "done done"
+        assert client.read_line() == "done done"
     finally:
         client.ended()
         worker.terminate()
@@ -121,7 +121,7 @@ def test_the_web_recipe_answers_423_and_503_with_one_leader(
         )
         worker = Process([sys.executable, "-c", code], env=environment, text=True, stdout=subprocess.PIPE)
         workers.append(worker)
-        ports.append(f"http://127.0.0.1:{worker.hear()}")
+        ports.append(f"http://127.0.0.1:{worker.read_line()}")
 
     def leaders() -> list[str]:
         return [port for port in ports if httpx.get(f"{port}/health").json()["leader"]]

@@ -41,12 +41,12 @@ else:
 """
 
 
-@pytest.mark.parametrize("colour", ["threads", "tasks"])
-def test_a_process_stopped_past_its_lease_fails_its_first_check(colour: str, url: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("sync_or_async", ["threads", "tasks"])
+def test_a_process_stopped_past_its_lease_fails_its_first_check(sync_or_async: str, url: str, tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(STOPPED)
-    words = [sys.executable, "program.py", url, colour]
+    words = [sys.executable, "program.py", url, sync_or_async]
     with Process(words, cwd=tmp_path, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        assert process.hear() == "in"
+        assert process.read_line() == "in"
         process.send_signal(signal.SIGSTOP)
         with interlock.connect(url) as locks:
             session = "advisory" in url  # its lease is its connection, which lives
@@ -54,7 +54,7 @@ def test_a_process_stopped_past_its_lease_fails_its_first_check(colour: str, url
             assert (grant is None) is session
             process.send_signal(signal.SIGCONT)
             process.say("look")
-            assert process.hear() == "lost False"
+            assert process.read_line() == "lost False"
             assert grant is None or grant.release()
 
 

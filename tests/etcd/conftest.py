@@ -34,6 +34,6 @@ def cluster() -> Iterator[EtcdCluster]:
 
 
 @pytest.fixture(params=[THREADS, TASKS])
-def colour(request: pytest.FixtureRequest) -> str:
+def sync_or_async(request: pytest.FixtureRequest) -> str:
     """Threads, and tasks."""
     return str(request.param)

@@ -25,9 +25,9 @@ def pair(one: Side, name: str, **how: Any) -> None:
     assert one.do(one.take(name, **how).release) is True
 
 
-def listeners(one: Side, colour: str) -> int:
+def listeners(one: Side, sync_or_async: str) -> int:
     """Return how many threads of this process, or tasks of the loop, listen."""
-    if colour == THREADS:
+    if sync_or_async == THREADS:
         return [each.name for each in threading.enumerate()].count("interlock-listener")
     return one.do(lambda: [each.get_name() for each in asyncio.all_tasks()].count("interlock-listener"))
 
@@ -37,8 +37,8 @@ def waits(locks: Any, name: str) -> Callable[[], bool]:
     return lambda: any(view.state == "pending" for view in locks.claims(name))
 
 
-def test_a_killed_and_restarted_server_has_forgotten_nothing(own: EtcdServer, colour: str) -> None:
-    with side(colour, own.url) as one, side(colour, own.url) as other, other.beside() as waiter:
+def test_a_killed_and_restarted_server_has_forgotten_nothing(own: EtcdServer, sync_or_async: str) -> None:
+    with side(sync_or_async, own.url) as one, side(sync_or_async, own.url) as other, other.beside() as waiter:
         grant = one.take("a")
         with interlock.connect(own.url) as eye:
             waiting = waiter.waits("a")
@@ -49,8 +49,8 @@ def test_a_killed_and_restarted_server_has_forgotten_nothing(own: EtcdServer, co
             hand_over(one, grant, waiter, waiting, 30)
 
 
-def test_an_acquire_waits_for_a_server_that_is_away(own: EtcdServer, colour: str) -> None:
-    with side(colour, own.url) as one, one.beside() as waiter:
+def test_an_acquire_waits_for_a_server_that_is_away(own: EtcdServer, sync_or_async: str) -> None:
+    with side(sync_or_async, own.url) as one, one.beside() as waiter:
         pair(one, "a")
         own.kill()
         waiting = waiter.waits("a", timeout=30)
@@ -60,18 +60,18 @@ def test_an_acquire_waits_for_a_server_that_is_away(own: EtcdServer, colour: str
         assert waiting.result(30).held
 
 
-def test_a_server_that_is_nowhere_is_an_error_soon(colour: str) -> None:
+def test_a_server_that_is_nowhere_is_an_error_soon(sync_or_async: str) -> None:
     with (
         lasting(0.0, 10.0),
-        side(colour, "etcd://127.0.0.1:1") as one,
+        side(sync_or_async, "etcd://127.0.0.1:1") as one,
         pytest.raises(StoreError, match="Cannot connect to"),
     ):
         one.take("a")
 
 
 @pytest.mark.parametrize("what", ["kill", "pause"])
-def test_a_member_or_the_leader_may_fail(cluster: EtcdCluster, colour: str, what: str) -> None:
-    with side(colour, cluster.url + "?timeout=6") as one, side(colour, cluster.url) as other:
+def test_a_member_or_the_leader_may_fail(cluster: EtcdCluster, sync_or_async: str, what: str) -> None:
+    with side(sync_or_async, cluster.url + "?timeout=6") as one, side(sync_or_async, cluster.url) as other:
         grant = one.take("a")
         waiting = other.waits("a")
         eventually(lambda: len(one.claims("a")) == 2)
@@ -88,8 +88,8 @@ def test_a_member_or_the_leader_may_fail(cluster: EtcdCluster, colour: str, what
         hand_over(one, grant, other, waiting, 30)
 
 
-def test_without_a_majority_no_lock_is_granted_until_it_returns(cluster: EtcdCluster, colour: str) -> None:
-    with side(colour, cluster.url + "?timeout=2", ttl=60) as one:
+def test_without_a_majority_no_lock_is_granted_until_it_returns(cluster: EtcdCluster, sync_or_async: str) -> None:
+    with side(sync_or_async, cluster.url + "?timeout=2", ttl=60) as one:
         grant = one.take("a")
         lost = cluster.members[1:]
         for member in lost:
@@ -107,9 +107,9 @@ def test_without_a_majority_no_lock_is_granted_until_it_returns(cluster: EtcdClu
         assert one.claims("b") == []
 
 
-def test_an_acquire_whose_answer_is_lost_leaves_nothing_behind(own: EtcdServer, colour: str) -> None:
+def test_an_acquire_whose_answer_is_lost_leaves_nothing_behind(own: EtcdServer, sync_or_async: str) -> None:
     with Proxy(own.host, own.port) as proxy, interlock.connect(own.url) as eye:
-        with side(colour, f"etcd://{proxy.host}:{proxy.port}") as one:
+        with side(sync_or_async, f"etcd://{proxy.host}:{proxy.port}") as one:
             pair(one, "a")
             proxy.cut_after_request(b"kv/txn")
             grant = one.take("a")
@@ -132,8 +132,8 @@ def test_a_request_that_comes_late_finds_no_lease(own: EtcdServer) -> None:
             assert [view.id for view in eye.claims("a")] == [grant.id]
 
 
-def test_a_silent_server_delays_nobody_beyond_two_time_outs(own: EtcdServer, colour: str) -> None:
-    with side(colour, own.url + "?timeout=2") as one:
+def test_a_silent_server_delays_nobody_beyond_two_time_outs(own: EtcdServer, sync_or_async: str) -> None:
+    with side(sync_or_async, own.url + "?timeout=2") as one:
         pair(one, "a")
         own.pause()
         for how in ({"blocking": False}, {"timeout": 0.1}):
@@ -142,9 +142,9 @@ def test_a_silent_server_delays_nobody_beyond_two_time_outs(own: EtcdServer, col
         own.resume()
 
 
-def test_a_watch_that_is_cut_hears_what_happened_meanwhile(own: EtcdServer, colour: str) -> None:
+def test_a_watch_that_is_cut_hears_what_happened_meanwhile(own: EtcdServer, sync_or_async: str) -> None:
     with Proxy(own.host, own.port) as proxy, interlock.connect(own.url) as eye:
-        with side(colour, f"etcd://{proxy.host}:{proxy.port}") as one:
+        with side(sync_or_async, f"etcd://{proxy.host}:{proxy.port}") as one:
             grant = eye.lock("a").acquire()
             waiting = one.waits("a")
             eventually(waits(eye, "a"))
@@ -156,26 +156,26 @@ def test_a_watch_that_is_cut_hears_what_happened_meanwhile(own: EtcdServer, colo
                 assert waiting.result(30).held
 
 
-def test_closing_while_the_watch_opens_ends_the_watch(own: EtcdServer, colour: str) -> None:
+def test_closing_while_the_watch_opens_ends_the_watch(own: EtcdServer, sync_or_async: str) -> None:
     with interlock.connect(own.url) as eye:
         grant = eye.lock("a").acquire()
         for _ in range(10):
-            with side(colour, own.url) as one, one.beside() as waiter:
+            with side(sync_or_async, own.url) as one, one.beside() as waiter:
                 waiting = waiter.waits("a")
                 eventually(waits(eye, "a"))
                 one.do(one.locks.close)
                 with pytest.raises(StoreError):
                     waiting.result(10)
-                eventually(lambda one=one: listeners(one, colour) == 0, within=3)  # type: ignore[misc]
+                eventually(lambda one=one: listeners(one, sync_or_async) == 0, within=3)  # type: ignore[misc]
         assert grant.release() is True
 
 
-def test_a_connection_that_opens_during_close_is_closed_too(colour: str) -> None:
+def test_a_connection_that_opens_during_close_is_closed_too(sync_or_async: str) -> None:
     need("etcd")
     need("tls")
     with EtcdServer(tls=True) as server, Proxy(server.host, server.port) as proxy:
         url = server.url.replace(f":{server.port}", f":{proxy.port}")
-        with side(colour, url) as one, one.beside() as other:
+        with side(sync_or_async, url) as one, one.beside() as other:
             proxy.delay(0.1)  # the handshake has several answers
             looking = other.start(one.locks.claims, "a")
             eventually(lambda: proxy.requests > 0)
@@ -185,10 +185,10 @@ def test_a_connection_that_opens_during_close_is_closed_too(colour: str) -> None
         gc.collect()  # warns of connections that were left open
 
 
-def test_a_waiter_reads_before_it_extends_its_lease(own: EtcdServer, colour: str) -> None:
+def test_a_waiter_reads_before_it_extends_its_lease(own: EtcdServer, sync_or_async: str) -> None:
     """A stuck leader extends leases that a new leader already manages, but answers no read (etcd#15247)."""
     with Proxy(own.host, own.port) as proxy, interlock.connect(own.url) as eye:
-        with side(colour, f"etcd://{proxy.host}:{proxy.port}") as one:
+        with side(sync_or_async, f"etcd://{proxy.host}:{proxy.port}") as one:
             grant = eye.lock("a").acquire()
             waiting = one.waits("a")
             eventually(waits(eye, "a"))
@@ -201,31 +201,31 @@ def test_a_waiter_reads_before_it_extends_its_lease(own: EtcdServer, colour: str
             assert waiting.result(30).held
 
 
-def test_a_client_certificate_is_shown_and_wanted(colour: str, tmp_path: Path) -> None:
+def test_a_client_certificate_is_shown_and_wanted(sync_or_async: str, tmp_path: Path) -> None:
     need("etcd")
     need("tls")
     with EtcdServer(tls=True) as server:
-        with side(colour, server.url) as one:
+        with side(sync_or_async, server.url) as one:
             pair(one, "a")
         without = f"etcds://{server.host}:{server.port}?ssl_ca={server.tls.authority}"
         stranger = f"{without}&ssl_cert={server.tls.certificate}&ssl_key={server.tls.key}".replace(
             str(server.tls.authority), str(TlsFiles(tmp_path / "other").authority)
         )
         for wrong in (without, stranger):
-            with side(colour, wrong) as one, pytest.raises(StoreError, match=r"ssl_cert|TLS"):
+            with side(sync_or_async, wrong) as one, pytest.raises(StoreError, match=r"ssl_cert|TLS"):
                 one.take("a", timeout=5)
 
 
-def test_a_user_logs_in_and_again_after_a_restart(colour: str) -> None:
+def test_a_user_logs_in_and_again_after_a_restart(sync_or_async: str) -> None:
     need("etcd")
     with EtcdServer(password="se:cr/et") as server:
         url = server.url.replace("se:cr/et", "se%3Acr%2Fet")
-        with side(colour, url) as one:
+        with side(sync_or_async, url) as one:
             pair(one, "a")
             server.restart()
             pair(one, "a", timeout=20)
         for wrong in (url.replace("se%3A", "5ecret"), url.replace("root:se%3Acr%2Fet@", "")):
-            with side(colour, wrong) as one, pytest.raises(StoreError, match="user") as caught:
+            with side(sync_or_async, wrong) as one, pytest.raises(StoreError, match="user") as caught:
                 one.take("a", timeout=5)
             assert "5ecret" not in str(caught.value)
 

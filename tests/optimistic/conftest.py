@@ -44,15 +44,15 @@ def other(server: RedisServer) -> Iterator[Any]:
         yield client
 
 
-@pytest.fixture(params=[Threads, Tasks], ids=lambda colour: colour.name)
-def colour(request: pytest.FixtureRequest) -> Iterator[Threads | Tasks]:
+@pytest.fixture(params=[Threads, Tasks], ids=lambda interface: interface.name)
+def interface(request: pytest.FixtureRequest) -> Iterator[Threads | Tasks]:
     """Threads and tasks."""
-    colour = request.param()
-    yield colour
-    colour.close()
+    interface = request.param()
+    yield interface
+    interface.close()
 
 
 @pytest.fixture
-def client(colour: Threads | Tasks, server: RedisServer) -> Any:
+def client(interface: Threads | Tasks, server: RedisServer) -> Any:
     """A client of the colour."""
-    return colour.client(server.url)
+    return interface.client(server.url)

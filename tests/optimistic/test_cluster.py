@@ -28,14 +28,14 @@ def cluster(whole_cluster: RedisCluster) -> RedisCluster:
 
 
 @pytest.fixture(params=LIBRARIES, ids=str)
-def client(request: pytest.FixtureRequest, colour: Any, cluster: RedisCluster) -> Any:
+def client(request: pytest.FixtureRequest, interface: Any, cluster: RedisCluster) -> Any:
     """A client of the cluster, of each library."""
-    return colour.cluster(cluster.url.replace("redis+cluster", request.param.library), request.param)
+    return interface.cluster(cluster.url.replace("redis+cluster", request.param.library), request.param)
 
 
-def plain(colour: Any, cluster: RedisCluster) -> Any:
+def plain(interface: Any, cluster: RedisCluster) -> Any:
     """A client of redis-py."""
-    return colour.cluster(cluster.url.replace("redis+cluster", "redis"))
+    return interface.cluster(cluster.url.replace("redis+cluster", "redis"))
 
 
 async def increment(tx: Any) -> int:
@@ -46,33 +46,33 @@ async def increment(tx: Any) -> int:
     return number
 
 
-def test_it_is_done_on_the_node_of_the_keys(colour: Any, client: Any, cluster: RedisCluster) -> None:
+def test_it_is_done_on_the_node_of_the_keys(interface: Any, client: Any, cluster: RedisCluster) -> None:
     async def function(tx: Any) -> int:
         number = await increment(tx)
         if tx.number == 1:
             cluster.node_of("{book}").command("SET", "{book}:number", 7)
         return number
 
-    assert colour.transact(client, function) == 8
-    assert colour.transact(client, increment, "{book}:log") == 9
+    assert interface.transact(client, function) == 8
+    assert interface.transact(client, increment, "{book}:log") == 9
     assert cluster.node_of("{book}").command("LRANGE", "{book}:log", 0, -1) == ["8", "9"]
 
 
 @pytest.mark.parametrize("second", ["GET", "WATCH"])
-def test_keys_of_different_slots_are_refused_with_advice(colour: Any, cluster: RedisCluster, second: str) -> None:
+def test_keys_of_different_slots_are_refused_with_advice(interface: Any, cluster: RedisCluster, second: str) -> None:
     async def function(tx: Any) -> None:
         await tx.get("one")
         await (tx.get("another") if second == "GET" else tx.watch("another"))
 
     message = r"'another' is in slot \d+ of the cluster, 'one' in slot \d+: all keys .* share a slot.*hash tag"
     with pytest.raises(InvalidArgument, match=message):
-        colour.transact(plain(colour, cluster), function)
+        interface.transact(plain(interface, cluster), function)
     with pytest.raises(InvalidArgument, match=message):
-        colour.transact(plain(colour, cluster), increment, "one", "another")
+        interface.transact(plain(interface, cluster), increment, "one", "another")
 
 
 @pytest.mark.parametrize("number", range(3))
-def test_a_write_to_another_slot_is_refused_with_advice(colour: Any, cluster: RedisCluster, number: int) -> None:
+def test_a_write_to_another_slot_is_refused_with_advice(interface: Any, cluster: RedisCluster, number: int) -> None:
     """Some of these slots are on the same node, some are not: the server's errors differ."""
 
     async def function(tx: Any) -> None:
@@ -81,27 +81,27 @@ def test_a_write_to_another_slot_is_refused_with_advice(colour: Any, cluster: Re
         tx.set(f"another {number}", 1)
 
     with pytest.raises(InvalidArgument, match=r"share a slot.*hash tag"):
-        colour.transact(plain(colour, cluster), function)
+        interface.transact(plain(interface, cluster), function)
     assert cluster.node_of("{book}").command("GET", "{book}") is None
 
 
-def test_on_a_cluster_a_transaction_needs_a_key(colour: Any, cluster: RedisCluster) -> None:
+def test_on_a_cluster_a_transaction_needs_a_key(interface: Any, cluster: RedisCluster) -> None:
     async def function(tx: Any) -> Any:
         return tx.incr("{book}:number")
 
     with pytest.raises(InvalidArgument, match=r"Give one, e\.g\. transact"):
-        colour.transact(plain(colour, cluster), function)
-    assert colour.transact(plain(colour, cluster), function, "{book}:number") == 1
+        interface.transact(plain(interface, cluster), function)
+    assert interface.transact(plain(interface, cluster), function, "{book}:number") == 1
 
 
-def test_a_slot_that_has_moved_is_found_again(colour: Any, client: Any, cluster: RedisCluster) -> None:
-    assert colour.transact(client, increment) == 1
+def test_a_slot_that_has_moved_is_found_again(interface: Any, client: Any, cluster: RedisCluster) -> None:
+    assert interface.transact(client, increment) == 1
     cluster.move("{book}")
-    assert colour.transact(client, increment) == 2
+    assert interface.transact(client, increment) == 2
 
 
 def test_a_slot_that_moves_between_watch_and_commit_is_followed(
-    colour: Any, client: Any, cluster: RedisCluster
+    interface: Any, client: Any, cluster: RedisCluster
 ) -> None:
     numbers = []
 
@@ -112,21 +112,21 @@ def test_a_slot_that_moves_between_watch_and_commit_is_followed(
             cluster.move("{book}")
         return number
 
-    colour.transact(client, increment)
-    assert colour.transact(client, function) == 2
+    interface.transact(client, increment)
+    assert interface.transact(client, function) == 2
     assert numbers == [1, 2]
     assert cluster.node_of("{book}").command("LRANGE", "{book}:log", 0, -1) == ["1", "2"]
 
 
-def test_a_client_that_knows_nothing_of_clusters_is_told_to(colour: Any, cluster: RedisCluster) -> None:
+def test_a_client_that_knows_nothing_of_clusters_is_told_to(interface: Any, cluster: RedisCluster) -> None:
     others = [node for node in cluster.nodes if node is not cluster.node_of("{book}")]
-    client = colour.client(others[0].url)
+    client = interface.client(others[0].url)
     with pytest.raises(StoreError, match=r"node of a cluster .*Use the library's cluster client"):
-        colour.transact(client, increment)
+        interface.transact(client, increment)
 
 
 def test_a_nodes_lost_reply_is_an_unknown_outcome_not_repeated(
-    colour: Any, client: Any, cluster: RedisCluster
+    interface: Any, client: Any, cluster: RedisCluster
 ) -> None:
     """The cluster's client would repeat the commit on a connection without a WATCH."""
     node = cluster.node_of("{book}")
@@ -135,50 +135,50 @@ def test_a_nodes_lost_reply_is_an_unknown_outcome_not_repeated(
         await increment(tx)
         node.command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
 
-    colour.transact(client, increment)
+    interface.transact(client, increment)
     with pytest.raises(UnknownOutcome):
-        colour.transact(client, function)
+        interface.transact(client, function)
     assert node.command("GET", "{book}:number") == "1"
 
 
-def incremented(colour: Any, client: Any) -> int:
+def incremented(interface: Any, client: Any) -> int:
     """Increment; return the number, or 0 if the store fails."""
     with suppress(StoreError):
-        return int(colour.transact(client, increment))
+        return int(interface.transact(client, increment))
     return 0
 
 
 @pytest.mark.parametrize("kind", LIBRARIES[::2], ids=str)
-def test_a_node_that_is_down_is_told_and_found_again(colour: Any, kind: Kind) -> None:
+def test_a_node_that_is_down_is_told_and_found_again(interface: Any, kind: Kind) -> None:
     need("valkey")
     with RedisCluster() as cluster:
-        client = colour.cluster(cluster.url.replace("redis+cluster", kind.library), kind)
-        colour.transact(client, increment)
+        client = interface.cluster(cluster.url.replace("redis+cluster", kind.library), kind)
+        interface.transact(client, increment)
         node = cluster.node_of("{book}")
         node.kill()
         for _ in range(2):
             with pytest.raises(StoreError, match=r"unreachable|The connection failed"):
-                colour.transact(client, increment)
+                interface.transact(client, increment)
         node.start()
-        assert eventually(lambda: incremented(colour, client)) == 1  # nothing was saved
+        assert eventually(lambda: incremented(interface, client)) == 1  # nothing was saved
 
 
-def test_a_transaction_follows_sentinel_to_the_new_primary(colour: Any) -> None:
+def test_a_transaction_follows_sentinel_to_the_new_primary(interface: Any) -> None:
     need("valkey")
     from importlib import import_module
 
-    module = import_module("redis.sentinel" if colour.name == "threads" else "redis.asyncio.sentinel")
-    with RedisSentinel() as house:
-        hosts = [(sentinel.host, sentinel.port) for sentinel in house.sentinels]
+    module = import_module("redis.sentinel" if interface.name == "threads" else "redis.asyncio.sentinel")
+    with RedisSentinel() as sentinel:
+        hosts = [(sentinel.host, sentinel.port) for sentinel in sentinel.sentinels]
         sentinel = module.Sentinel(hosts)
-        client = sentinel.master_for(house.name)
+        client = sentinel.master_for(sentinel.name)
         try:
-            assert colour.transact(client, increment) == 1
-            eventually(lambda: all(server.command("EXISTS", "{book}:number") == 1 for server in house.servers))
-            house.fail_over(by_kill=True)
+            assert interface.transact(client, increment) == 1
+            eventually(lambda: all(server.command("EXISTS", "{book}:number") == 1 for server in sentinel.servers))
+            sentinel.fail_over(by_kill=True)
 
-            assert eventually(lambda: incremented(colour, client)) == 2
-            assert house.master.command("LRANGE", "{book}:log", 0, -1) == ["1", "2"]
+            assert eventually(lambda: incremented(interface, client)) == 2
+            assert sentinel.master.command("LRANGE", "{book}:log", 0, -1) == ["1", "2"]
         finally:
             for each in (client, *sentinel.sentinels):
-                colour.runner.run(each.aclose()) if colour.name == "tasks" else each.close()
+                interface.runner.run(each.aclose()) if interface.name == "tasks" else each.close()

@@ -11,38 +11,38 @@ from tests.support.optimistic_functions import borrow
 @pytest.mark.parametrize(
     "words", [("WATCH", "x"), ("unwatch",), ("MULTI",), ("EXEC",), ("SUBSCRIBE", "x"), ("CLIENT REPLY", "OFF")]
 )
-def test_what_would_disturb_the_connection_is_refused(colour: Any, client: Any, words: tuple[str, ...]) -> None:
+def test_what_would_disturb_the_connection_is_refused(interface: Any, client: Any, words: tuple[str, ...]) -> None:
     for way in ("queue", "ask", "execute_command"):
 
         async def function(tx: Any, way: str = way) -> None:
             await getattr(tx, way)(*words)
 
         with pytest.raises(InvalidArgument, match=f"{words[0]} is not allowed: the transaction"):
-            colour.transact(client, function)
-    assert colour.transact(client, borrow) is None
+            interface.transact(client, function)
+    assert interface.transact(client, borrow) is None
 
 
 @pytest.mark.parametrize("words", [(), ("",), (None,), (7,)])
-def test_a_command_begins_with_its_name(colour: Any, client: Any, words: tuple[Any, ...]) -> None:
+def test_a_command_begins_with_its_name(interface: Any, client: Any, words: tuple[Any, ...]) -> None:
     async def function(tx: Any) -> None:
         tx.queue(*words)
 
     with pytest.raises(InvalidArgument, match="A command must begin with its name"):
-        colour.transact(client, function)
+        interface.transact(client, function)
 
 
-def test_an_argument_that_is_no_text_is_told_where_it_stands(colour: Any, client: Any, other: Any) -> None:
+def test_an_argument_that_is_no_text_is_told_where_it_stands(interface: Any, client: Any, other: Any) -> None:
     import redis
 
     async def function(tx: Any) -> None:
         with pytest.raises(redis.DataError):
             tx.set("copies", object())
 
-    colour.transact(client, function)
+    interface.transact(client, function)
     assert other.get("copies") is None
 
 
-def test_a_transaction_is_of_no_use_after_its_function(colour: Any, client: Any, other: Any) -> None:
+def test_a_transaction_is_of_no_use_after_its_function(interface: Any, client: Any, other: Any) -> None:
     kept = []
 
     async def function(tx: Any) -> None:
@@ -53,42 +53,42 @@ def test_a_transaction_is_of_no_use_after_its_function(colour: Any, client: Any,
             with pytest.raises(InvalidArgument, match="This transaction has ended"):
                 await way("copies")
 
-    colour.transact(client, function)
-    colour.transact(client, late)
+    interface.transact(client, function)
+    interface.transact(client, late)
     assert other.get("copies") is None
 
 
-def test_a_transaction_has_only_the_commands_of_the_client(colour: Any, client: Any) -> None:
+def test_a_transaction_has_only_the_commands_of_the_client(interface: Any, client: Any) -> None:
     async def function(tx: Any) -> None:
         for name in ("pipeline", "lock", "pubsub", "connection_pool", "_secret"):
             with pytest.raises(AttributeError, match=f"a transaction has no '{name}', only the client's commands"):
                 getattr(tx, name)
 
-    colour.transact(client, function)
+    interface.transact(client, function)
 
 
 @pytest.mark.parametrize("limits", [{"retries": -1}, {"retries": 1.5}, {"retries": False}, {"retries": "many"}])
-def test_retries_are_a_whole_number_or_none(colour: Any, client: Any, limits: dict[str, Any]) -> None:
+def test_retries_are_a_whole_number_or_none(interface: Any, client: Any, limits: dict[str, Any]) -> None:
     with pytest.raises(InvalidArgument, match="retries"):
-        colour.transact(client, borrow, **limits)
+        interface.transact(client, borrow, **limits)
 
 
 @pytest.mark.parametrize("limits", [{"timeout": -2}, {"timeout": "soon"}, {"backoff": -1}, {"backoff": float("inf")},
                                     {"backoff": float("nan")}, {"backoff": None}, {"backoff": True}])  # fmt: skip
-def test_times_are_numbers_of_seconds(colour: Any, client: Any, limits: dict[str, Any]) -> None:
+def test_times_are_numbers_of_seconds(interface: Any, client: Any, limits: dict[str, Any]) -> None:
     with pytest.raises(InvalidArgument, match=next(iter(limits))):
-        colour.transact(client, borrow, **limits)
+        interface.transact(client, borrow, **limits)
 
 
 @pytest.mark.parametrize("where", [None, "redis://localhost", object(), {}])
-def test_what_is_no_client_is_refused(colour: Any, where: Any) -> None:
+def test_what_is_no_client_is_refused(interface: Any, where: Any) -> None:
     with pytest.raises(InvalidArgument, match="Pass a client of redis-py or valkey-py, or a backend"):
-        colour.transact(where, borrow)
+        interface.transact(where, borrow)
 
 
-def test_a_script_is_queued(colour: Any, client: Any, other: Any) -> None:
+def test_a_script_is_queued(interface: Any, client: Any, other: Any) -> None:
     async def function(tx: Any) -> Any:
         script = "return redis.call('incrby', KEYS[1], ARGV[1])"
         return tx.eval(script, 1, "copies", 5)
 
-    assert colour.transact(client, function) == 5
+    assert interface.transact(client, function) == 5

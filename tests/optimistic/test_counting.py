@@ -75,7 +75,7 @@ def test_processes_lose_no_update(server: RedisServer, other: Any) -> None:
     with ExitStack() as ends:
         workers = [ends.enter_context(Process(command, text=True, **streams)) for _ in range(4)]
         for worker in workers:
-            assert worker.hear() == "ready"
+            assert worker.read_line() == "ready"
         for worker in workers:
             worker.say("go")
         for worker in workers:

@@ -17,67 +17,67 @@ EXEC = b"\r\nEXEC\r\n"
 
 @pytest.mark.parametrize("function", [increment, write], ids=lambda function: function.__name__)
 def test_a_lost_commit_reply_is_unknown_and_nothing_is_repeated(
-    colour: Any, proxy: Proxy, other: Any, function: Any
+    interface: Any, proxy: Proxy, other: Any, function: Any
 ) -> None:
     """redis-py's own `transaction()` treats it as a conflict, and increments twice."""
-    client = colour.client(proxy.url)
-    colour.transact(client, increment)
+    client = interface.client(proxy.url)
+    interface.transact(client, increment)
     proxy.cut_after_request(EXEC)
     with pytest.raises(UnknownOutcome, match=r"done completely or not at all.*Check the keys") as caught:
-        colour.transact(client, function)
+        interface.transact(client, function)
     assert type(caught.value.__cause__).__name__ == "ConnectionError"
     assert proxy.cuts == 1
     assert other.get("number") == "2"  # this time it was done, and once
-    colour.transact(client, function)
+    interface.transact(client, function)
     assert other.get("number") == "3"
 
 
-def test_the_librarys_own_retries_do_not_repeat_a_commit(colour: Any, proxy: Proxy, other: Any) -> None:
+def test_the_librarys_own_retries_do_not_repeat_a_commit(interface: Any, proxy: Proxy, other: Any) -> None:
     import redis.asyncio.retry
     import redis.backoff
     import redis.retry
 
-    kind = redis.retry if colour.name == "threads" else redis.asyncio.retry
+    kind = redis.retry if interface.name == "threads" else redis.asyncio.retry
     retry = kind.Retry(redis.backoff.NoBackoff(), 5)
-    client = colour.client(proxy.url, retry=retry, retry_on_error=[ConnectionError], retry_on_timeout=True)
-    colour.transact(client, write)
+    client = interface.client(proxy.url, retry=retry, retry_on_error=[ConnectionError], retry_on_timeout=True)
+    interface.transact(client, write)
     proxy.cut_after_request(EXEC)
     with pytest.raises(UnknownOutcome):
-        colour.transact(client, write)
+        interface.transact(client, write)
     assert other.get("number") == "2"
 
 
-def test_a_connection_lost_before_the_commit_changes_nothing(colour: Any, proxy: Proxy, other: Any) -> None:
-    client = colour.client(proxy.url)
-    colour.transact(client, increment)
+def test_a_connection_lost_before_the_commit_changes_nothing(interface: Any, proxy: Proxy, other: Any) -> None:
+    client = interface.client(proxy.url)
+    interface.transact(client, increment)
     proxy.cut_after_request(b"GET")
     with pytest.raises(StoreError, match=r"The connection failed.*Nothing was changed") as caught:
-        colour.transact(client, increment, "number")  # whose WATCH has an answer
+        interface.transact(client, increment, "number")  # whose WATCH has an answer
     assert not isinstance(caught.value, UnknownOutcome)
     assert other.get("number") == "1"
-    colour.transact(client, increment)
+    interface.transact(client, increment)
     assert other.get("number") == "2"
 
 
-def test_what_is_asked_at_once_is_never_repeated(colour: Any, proxy: Proxy, other: Any) -> None:
-    client = colour.client(proxy.url)
+def test_what_is_asked_at_once_is_never_repeated(interface: Any, proxy: Proxy, other: Any) -> None:
+    client = interface.client(proxy.url)
 
     async def ask(tx: Any) -> None:
         await tx.ask("INCR", "number")
 
-    colour.transact(client, ask)
+    interface.transact(client, ask)
     proxy.cut_after_request(b"INCR")
     with pytest.raises(UnknownOutcome, match="No reply to INCR came: it may have been done"):
-        colour.transact(client, ask)
+        interface.transact(client, ask)
     assert other.get("number") == "2"
 
 
-def test_a_connection_that_somebody_closed_does_not_commit(colour: Any, server: RedisServer, other: Any) -> None:
+def test_a_connection_that_somebody_closed_does_not_commit(interface: Any, server: RedisServer, other: Any) -> None:
     """The library would silently reconnect; the new connection watches nothing, so EXEC would write.
 
     redis-py's own `transaction()` loses the other's update here.
     """
-    client = colour.client(server.url)
+    client = interface.client(server.url)
 
     async def function(tx: Any) -> None:
         number = int(await tx.get("number") or 0)
@@ -87,15 +87,15 @@ def test_a_connection_that_somebody_closed_does_not_commit(colour: Any, server: 
         other.incr("number")
         tx.set("number", number + 1)
 
-    colour.transact(client, write)
+    interface.transact(client, write)
     with pytest.raises(StoreError):
-        colour.transact(client, function)
+        interface.transact(client, function)
     assert other.get("number") == "2"
 
 
-def test_ignoring_a_lost_connection_commits_nothing(colour: Any, proxy: Proxy, other: Any) -> None:
-    client = colour.client(proxy.url)
-    colour.transact(client, write)
+def test_ignoring_a_lost_connection_commits_nothing(interface: Any, proxy: Proxy, other: Any) -> None:
+    client = interface.client(proxy.url)
+    interface.transact(client, write)
 
     async def function(tx: Any) -> None:
         await tx.watch("another")
@@ -106,56 +106,56 @@ def test_ignoring_a_lost_connection_commits_nothing(colour: Any, proxy: Proxy, o
         tx.set("number", 7)
 
     with pytest.raises(StoreError, match="Nothing was changed") as caught:
-        colour.transact(client, function)
+        interface.transact(client, function)
     assert not isinstance(caught.value, UnknownOutcome)
     assert other.get("number") == "1"
 
 
-def test_a_server_that_is_down_is_told(colour: Any, proxy: Proxy) -> None:
-    client = colour.client(proxy.url)
+def test_a_server_that_is_down_is_told(interface: Any, proxy: Proxy) -> None:
+    client = interface.client(proxy.url)
     proxy.refuse()
     with pytest.raises(StoreError, match=r"unreachable.*Nothing was changed") as caught:
-        colour.transact(client, increment)
+        interface.transact(client, increment)
     assert caught.value.__cause__ is not None
 
 
-def test_an_idle_connection_closed_by_the_server_is_replaced(colour: Any, server: RedisServer, other: Any) -> None:
-    client = colour.client(server.url, client_name="idle")
-    colour.transact(client, increment)
+def test_an_idle_connection_closed_by_the_server_is_replaced(interface: Any, server: RedisServer, other: Any) -> None:
+    client = interface.client(server.url, client_name="idle")
+    interface.transact(client, increment)
     other.client_kill_filter(_id=next(each["id"] for each in other.client_list() if each["name"] == "idle"))
-    colour.transact(client, increment)
+    interface.transact(client, increment)
     assert other.get("number") == "2"
 
 
-def test_the_time_out_also_bounds_a_server_that_does_not_answer(colour: Any, proxy: Proxy) -> None:
-    client = colour.client(proxy.url)
-    colour.transact(client, write)
+def test_the_time_out_also_bounds_a_server_that_does_not_answer(interface: Any, proxy: Proxy) -> None:
+    client = interface.client(proxy.url)
+    interface.transact(client, write)
     proxy.black_hole()
     with lasting(1.0, 4.0), pytest.raises(StoreError, match="Nothing was changed"):  # it may always take a second
-        colour.transact(client, write, timeout=0.1)
+        interface.transact(client, write, timeout=0.1)
 
 
-def test_the_time_out_bounds_the_answer_to_the_commit(colour: Any, proxy: Proxy) -> None:
-    client = colour.client(proxy.url)
+def test_the_time_out_bounds_the_answer_to_the_commit(interface: Any, proxy: Proxy) -> None:
+    client = interface.client(proxy.url)
 
     async def function(tx: Any) -> None:
         await increment(tx)
         proxy.black_hole()
 
     with pytest.raises(StoreError):
-        colour.transact(client, function, timeout=0.1)
+        interface.transact(client, function, timeout=0.1)
     proxy.restore()
-    colour.transact(client, increment)
+    interface.transact(client, increment)
     with lasting(1.0, 4.0), pytest.raises(UnknownOutcome):
-        colour.transact(client, function, timeout=0.1)
+        interface.transact(client, function, timeout=0.1)
 
 
-def test_the_clients_own_time_out_counts_if_it_is_shorter(colour: Any, proxy: Proxy) -> None:
-    client = colour.client(proxy.url, socket_timeout=0.2)
-    colour.transact(client, write)
+def test_the_clients_own_time_out_counts_if_it_is_shorter(interface: Any, proxy: Proxy) -> None:
+    client = interface.client(proxy.url, socket_timeout=0.2)
+    interface.transact(client, write)
     proxy.black_hole()
     with lasting(0.0, 5.0), pytest.raises(StoreError, match="Nothing was changed"):
-        colour.transact(client, write, timeout=30)
+        interface.transact(client, write, timeout=30)
 
 
 def test_a_thread_interrupted_while_it_reads_leaves_nothing(server: RedisServer, other: Any) -> None:
@@ -181,25 +181,25 @@ def test_a_thread_interrupted_while_it_reads_leaves_nothing(server: RedisServer,
         assert transact(client, lambda tx: tx.incr("number")) == 1
 
 
-def test_a_pool_that_has_no_connection_left_is_told(colour: Any, server: RedisServer) -> None:
-    client = colour.client(server.url, max_connections=1)
+def test_a_pool_that_has_no_connection_left_is_told(interface: Any, server: RedisServer) -> None:
+    client = interface.client(server.url, max_connections=1)
 
     async def nested(tx: Any) -> None:
         await tx.get("number")
-        if colour.name == "threads":
-            colour.transact(client, write)
+        if interface.name == "threads":
+            interface.transact(client, write)
         else:
             from interlock.optimistic import atransact
 
             await atransact(client, write)
 
     with pytest.raises(StoreError, match=r"unreachable.*[Tt]oo many connections|unreachable.*MaxConn"):
-        colour.transact(client, nested)
-    colour.transact(client, write)
+        interface.transact(client, nested)
+    interface.transact(client, write)
 
 
-def test_an_invalid_use_inside_does_not_spoil_the_connection(colour: Any, server: RedisServer, other: Any) -> None:
-    client = colour.client(server.url, max_connections=1)
+def test_an_invalid_use_inside_does_not_spoil_the_connection(interface: Any, server: RedisServer, other: Any) -> None:
+    client = interface.client(server.url, max_connections=1)
 
     async def function(tx: Any) -> None:
         await tx.get("number")
@@ -207,8 +207,8 @@ def test_an_invalid_use_inside_does_not_spoil_the_connection(colour: Any, server
 
     for _ in range(2):
         with pytest.raises(InvalidArgument):
-            colour.transact(client, function)
-    colour.transact(client, increment)
+            interface.transact(client, function)
+    interface.transact(client, increment)
     assert other.get("number") == "1"
 
 

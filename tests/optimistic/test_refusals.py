@@ -10,10 +10,10 @@ from tests.servers import RedisServer
 from tests.support.optimistic_functions import increment, write
 
 
-def clerk(colour: Any, server: RedisServer, other: Any, *commands: str) -> Any:
+def clerk(interface: Any, server: RedisServer, other: Any, *commands: str) -> Any:
     """The client of a user who may send these commands."""
     other.acl_setuser("clerk", enabled=True, passwords=["+secret"], keys=["*"], commands=commands)
-    return colour.client(server.url, username="clerk", password="secret")
+    return interface.client(server.url, username="clerk", password="secret")
 
 
 @pytest.mark.parametrize(
@@ -28,16 +28,16 @@ def clerk(colour: Any, server: RedisServer, other: Any, *commands: str) -> Any:
     ],
 )
 def test_a_forbidden_command_is_named_and_nothing_is_changed(
-    colour: Any, server: RedisServer, other: Any, command: str, function: Any, message: str
+    interface: Any, server: RedisServer, other: Any, command: str, function: Any, message: str
 ) -> None:
-    client = clerk(colour, server, other, "+@all", f"-{command}")
+    client = clerk(interface, server, other, "+@all", f"-{command}")
     with pytest.raises(StoreError, match=f"{message}.*Nothing was changed"):
-        colour.transact(client, function)
+        interface.transact(client, function)
     assert other.get("number") is None
 
 
-def test_ignoring_a_refused_watch_commits_nothing(colour: Any, server: RedisServer, other: Any) -> None:
-    client = clerk(colour, server, other, "+@all", "-watch")
+def test_ignoring_a_refused_watch_commits_nothing(interface: Any, server: RedisServer, other: Any) -> None:
+    client = clerk(interface, server, other, "+@all", "-watch")
 
     async def function(tx: Any) -> None:
         with pytest.raises(StoreError, match="refused WATCH"):
@@ -45,46 +45,46 @@ def test_ignoring_a_refused_watch_commits_nothing(colour: Any, server: RedisServ
         tx.set("number", 7)
 
     with pytest.raises(StoreError, match=r"refused WATCH.*Nothing was changed"):
-        colour.transact(client, function)
+        interface.transact(client, function)
     assert other.get("number") is None
 
 
-def test_a_guard_that_is_forbidden_later_is_told_loudly(colour: Any, server: RedisServer, other: Any) -> None:
-    client = clerk(colour, server, other, "+@all")
-    colour.transact(client, write)
+def test_a_guard_that_is_forbidden_later_is_told_loudly(interface: Any, server: RedisServer, other: Any) -> None:
+    client = clerk(interface, server, other, "+@all")
+    interface.transact(client, write)
     other.acl_setuser("clerk", commands=["-multi"])
     with pytest.raises(StoreError, match=r"refused MULTI.*may have been done unguarded"):
-        colour.transact(client, increment)
+        interface.transact(client, increment)
     with pytest.raises(StoreError, match=r"refused MULTI.*Nothing was changed"):
-        colour.transact(client, increment)
+        interface.transact(client, increment)
     assert other.get("number") == "2"
 
 
-def test_a_full_server_refuses_the_whole_transaction(colour: Any, own_server: RedisServer) -> None:
-    client = colour.client(own_server.url)
-    colour.transact(client, write)
+def test_a_full_server_refuses_the_whole_transaction(interface: Any, own_server: RedisServer) -> None:
+    client = interface.client(own_server.url)
+    interface.transact(client, write)
     own_server.command("CONFIG", "SET", "maxmemory", "1")
     with pytest.raises(StoreError, match=r"refused SET.*maxmemory.*Nothing was changed"):
-        colour.transact(client, increment)
+        interface.transact(client, increment)
     own_server.command("CONFIG", "SET", "maxmemory", "0")
     assert own_server.command("GET", "number") == "1"
 
 
-def test_a_read_only_replica_refuses_the_whole_transaction(colour: Any, own_server: RedisServer) -> None:
+def test_a_read_only_replica_refuses_the_whole_transaction(interface: Any, own_server: RedisServer) -> None:
     own_server.command("REPLICAOF", "127.0.0.1", "1")
-    client = colour.client(own_server.url)
+    client = interface.client(own_server.url)
     with pytest.raises(StoreError, match="Nothing was changed"):
-        colour.transact(client, write)
+        interface.transact(client, write)
 
 
-def test_a_wrong_password_is_told(colour: Any, server: RedisServer) -> None:
-    client = colour.client(server.url, username="nobody", password="wrong")
+def test_a_wrong_password_is_told(interface: Any, server: RedisServer) -> None:
+    client = interface.client(server.url, username="nobody", password="wrong")
     with pytest.raises(StoreError, match="is unreachable"):
-        colour.transact(client, write)
+        interface.transact(client, write)
 
 
-def test_a_restart_between_watch_and_commit_changes_nothing(colour: Any, own_server: RedisServer) -> None:
-    client = colour.client(own_server.url)
+def test_a_restart_between_watch_and_commit_changes_nothing(interface: Any, own_server: RedisServer) -> None:
+    client = interface.client(own_server.url)
 
     async def function(tx: Any) -> None:
         await tx.get("number")
@@ -94,9 +94,9 @@ def test_a_restart_between_watch_and_commit_changes_nothing(colour: Any, own_ser
 
     for _ in range(2):  # also when the client is known to the server's access list
         with pytest.raises(StoreError):
-            colour.transact(client, function)
+            interface.transact(client, function)
         assert own_server.command("GET", "number") == "5"
-        colour.transact(client, write)
+        interface.transact(client, write)
 
 
 def test_a_script_that_is_not_loaded_is_told_after_the_commit(server: RedisServer, other: Any) -> None:

@@ -9,15 +9,15 @@ import interlock
 from interlock.api.connect import open_store
 from interlock.cli import main
 from interlock.testing.contract import *  # noqa: F403
-from interlock.testing.contract import Place
+from interlock.testing.contract import StoreFixture
 
 URLS = os.environ["URLS"].split()
 
 
 @pytest.fixture(params=URLS, ids=lambda url: url.partition(":")[0])
-def place(request: pytest.FixtureRequest) -> Place:
+def place(request: pytest.FixtureRequest) -> StoreFixture:
     url: str = request.param
-    return Place(open=lambda: open_store(url), open_for_tasks=lambda: open_store(url, tasks=True), url=url)
+    return StoreFixture(open=lambda: open_store(url), open_for_tasks=lambda: open_store(url, tasks=True), url=url)
 
 
 def test_nothing_is_left_of_posix() -> None:

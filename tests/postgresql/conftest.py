@@ -11,7 +11,7 @@ import pytest
 
 import interlock
 from tests.servers import PostgresServer, serving
-from tests.support.client_actors import COLOURS
+from tests.support.client_actors import SYNC_AND_ASYNC
 
 Ask = Callable[..., list[Any]]
 WAITING = "SELECT pid FROM pg_stat_activity WHERE application_name = 'interlock' AND wait_event_type = 'Lock'"
@@ -31,8 +31,8 @@ def number_of(name: str) -> int:
     return int.from_bytes(hashlib.sha256(b"\0" + name.encode()).digest()[:8], "big", signed=True)
 
 
-@pytest.fixture(params=COLOURS)
-def colour(request: pytest.FixtureRequest) -> str:
+@pytest.fixture(params=SYNC_AND_ASYNC)
+def sync_or_async(request: pytest.FixtureRequest) -> str:
     """Each colour."""
     return str(request.param)
 

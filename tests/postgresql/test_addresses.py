@@ -11,9 +11,9 @@ from tests.servers import PostgresServer
 from tests.support.client_actors import side
 
 
-def take(url: str, colour: str) -> None:
+def take(url: str, sync_or_async: str) -> None:
     """Acquire and release once."""
-    with side(colour, url) as ours:
+    with side(sync_or_async, url) as ours:
         assert ours.do(ours.take("a", timeout=0).release) is True
 
 
@@ -34,13 +34,13 @@ def urls(url: str, server: PostgresServer, silent: int) -> list[str]:
     return [f"{here}?hostaddr=127.0.0.1,127.0.0.1&{query}", f"{here}?host=127.0.0.1,127.0.0.1&{query}"]
 
 
-def test_the_next_address_is_tried_within_the_time_of_the_step(urls: list[str], colour: str) -> None:
+def test_the_next_address_is_tried_within_the_time_of_the_step(urls: list[str], sync_or_async: str) -> None:
     for url in urls:
-        take(url, colour)
+        take(url, sync_or_async)
 
 
 def test_a_name_with_several_addresses(
-    url: str, server: PostgresServer, monkeypatch: pytest.MonkeyPatch, colour: str
+    url: str, server: PostgresServer, monkeypatch: pytest.MonkeyPatch, sync_or_async: str
 ) -> None:
     def found(host: Any, port: Any, *others: Any, **given: Any) -> list[Any]:
         kind = (socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "")
@@ -50,10 +50,10 @@ def test_a_name_with_several_addresses(
         listening.bind(("127.0.0.2", server.port))
         listening.listen(50)
         monkeypatch.setattr(socket, "getaddrinfo", found)
-        take(url.replace(f"@{server.host}", "@several") + "&timeout=5", colour)
+        take(url.replace(f"@{server.host}", "@several") + "&timeout=5", sync_or_async)
 
 
-def test_what_each_address_said_is_told(server: PostgresServer, colour: str) -> None:
+def test_what_each_address_said_is_told(server: PostgresServer, sync_or_async: str) -> None:
     url = "postgresql://me@/db?hostaddr=127.0.0.1,127.0.0.2&host=a,b&port=1,2"
     with pytest.raises(StoreError, match=r"127\.0\.0\.1.*refused(.|\n)*127\.0\.0\.2.*refused"):
-        take(url, colour)
+        take(url, sync_or_async)

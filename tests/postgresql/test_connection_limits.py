@@ -53,10 +53,10 @@ def refused(server: PostgresServer) -> int:
 
 
 def test_a_waiter_asks_a_full_server_until_it_gets_a_connection(
-    server: PostgresServer, here: Any, fill: Callable[[], list[Any]], colour: str
+    server: PostgresServer, here: Any, fill: Callable[[], list[Any]], sync_or_async: str
 ) -> None:
     others = fill()
-    with side(colour, f"{server.url}?table=full") as ours:
+    with side(sync_or_async, f"{server.url}?table=full") as ours:
         before = refused(server)
         waiting = ours.waits("a", timeout=WAIT_LIMIT)
         eventually(lambda: refused(server) >= before + 3)
@@ -66,10 +66,10 @@ def test_a_waiter_asks_a_full_server_until_it_gets_a_connection(
 
 
 def test_a_waiter_in_line_gets_the_lock_at_a_full_server(
-    server: PostgresServer, here: Any, fill: Callable[[], list[Any]], colour: str
+    server: PostgresServer, here: Any, fill: Callable[[], list[Any]], sync_or_async: str
 ) -> None:
     url = f"{server.url}?table=full"
-    with side(colour, url) as ours, side(colour, url) as theirs:
+    with side(sync_or_async, url) as ours, side(sync_or_async, url) as theirs:
         grant = ours.take("a")
         waiting = theirs.waits("a")
         eventually(lambda: len(ours.claims("a")) == 2)
@@ -79,10 +79,10 @@ def test_a_waiter_in_line_gets_the_lock_at_a_full_server(
 
 
 def test_a_release_at_a_full_server_waits_for_its_own_process(
-    server: PostgresServer, here: Any, stranger: Callable[[], Any], fill: Callable[[], list[Any]], colour: str
+    server: PostgresServer, here: Any, stranger: Callable[[], Any], fill: Callable[[], list[Any]], sync_or_async: str
 ) -> None:
     """The only connection is in use for longer than the wait for a second one, and the server accepts no other."""
-    with side(colour, f"{server.url}?table=full") as ours, ours.beside() as stuck:
+    with side(sync_or_async, f"{server.url}?table=full") as ours, ours.beside() as stuck:
         grant = ours.take("free")
         blocker = stranger()
         blocker.execute("SELECT pg_advisory_xact_lock(%s)", (number_of("a"),))
@@ -132,6 +132,6 @@ def full(
                 yield pooler.url
 
 
-def test_a_try_at_a_full_server_is_an_error_with_advice(full: str, colour: str) -> None:
-    with side(colour, f"{full}?table=full") as ours, pytest.raises(StoreError, match=WHAT_TO_DO):
+def test_a_try_at_a_full_server_is_an_error_with_advice(full: str, sync_or_async: str) -> None:
+    with side(sync_or_async, f"{full}?table=full") as ours, pytest.raises(StoreError, match=WHAT_TO_DO):
         ours.take("a", timeout=0)

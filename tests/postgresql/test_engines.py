@@ -25,18 +25,18 @@ OF_THE_HOOK = "SELECT count(*) > 0 FROM pg_stat_activity WHERE application_name 
 
 
 @pytest.fixture
-def engine(server: PostgresServer, ask: Ask, colour: str) -> Iterator[Any]:
+def engine(server: PostgresServer, ask: Ask, sync_or_async: str) -> Iterator[Any]:
     """An engine with one connection; its database has no locks."""
     ask("DROP TABLE IF EXISTS interlock_line")
-    make: Any = create_async_engine if colour == TASKS else create_engine
+    make: Any = create_async_engine if sync_or_async == TASKS else create_engine
     arguments = {"application_name": "of the engine"}
     engine = make(server.url.replace(":", "+psycopg:", 1), pool_size=1, max_overflow=0, connect_args=arguments)
     yield engine
     getattr(engine, "sync_engine", engine).dispose()
 
 
-def test_locks_use_the_engines_database_but_not_its_pool(engine: Any, colour: str, server: Any) -> None:
-    with side(colour, engine) as ours, side(colour, server.url) as theirs:
+def test_locks_use_the_engines_database_but_not_its_pool(engine: Any, sync_or_async: str, server: Any) -> None:
+    with side(sync_or_async, engine) as ours, side(sync_or_async, server.url) as theirs:
         for _ in range(3):
             grant = ours.take("a")
             waiting = theirs.waits("a")
@@ -52,7 +52,7 @@ def test_an_engine_of_the_other_colour_will_do(server: PostgresServer) -> None:
         assert len(locks.claims("a")) == 1
 
 
-def test_its_arguments_and_hooks_count_for_each_connection(engine: Any, colour: str, ask: Ask) -> None:
+def test_its_arguments_and_hooks_count_for_each_connection(engine: Any, sync_or_async: str, ask: Ask) -> None:
     names = iter(["of the hook"] * 10)
 
     @event.listens_for(getattr(engine, "sync_engine", engine), "do_connect")
@@ -60,14 +60,14 @@ def test_its_arguments_and_hooks_count_for_each_connection(engine: Any, colour: 
         assert given["application_name"] == "of the engine"
         given["application_name"] = next(names)
 
-    with side(colour, engine) as ours:
+    with side(sync_or_async, engine) as ours:
         grant = ours.take("a")
         assert ask(OF_THE_HOOK) == [(True,)]
         assert ours.do(grant.release) is True
 
 
-def test_its_execution_options_are_those_of_a_url(engine: Any, colour: str, ask: Ask) -> None:
-    with side(colour, engine.execution_options(interlock_table="chosen", interlock_max_connections=2)) as ours:
+def test_its_execution_options_are_those_of_a_url(engine: Any, sync_or_async: str, ask: Ask) -> None:
+    with side(sync_or_async, engine.execution_options(interlock_table="chosen", interlock_max_connections=2)) as ours:
         assert ours.do(ours.take("a").release) is True
     assert ask("SELECT name FROM chosen") == [("a",)]
     ask("DROP TABLE chosen")

@@ -54,10 +54,10 @@ def has_heard(server: PostgresServer, there: Any) -> None:
 
 
 def test_a_forgotten_holder_loses_before_the_grace_ends(
-    server: PostgresServer, replica: PostgresReplica, there: Any, url: str, colour: str
+    server: PostgresServer, replica: PostgresReplica, there: Any, url: str, sync_or_async: str
 ) -> None:
     target = hosts(url, server, replica)
-    with side(colour, target) as ours, side(colour, target) as others:
+    with side(sync_or_async, target) as ours, side(sync_or_async, target) as others:
         fences = []
         for _ in range(3):
             grant = ours.take("a")
@@ -87,7 +87,7 @@ def test_a_forgotten_holder_loses_before_the_grace_ends(
 
 
 def test_runs_known_to_the_replica_stay_recorded(
-    server: PostgresServer, replica: PostgresReplica, there: Any, url: str, colour: str
+    server: PostgresServer, replica: PostgresReplica, there: Any, url: str, sync_or_async: str
 ) -> None:
     runs: list[str] = []
 
@@ -95,10 +95,10 @@ def test_runs_known_to_the_replica_stay_recorded(
         async def task() -> None:
             runs.append(name)
 
-        work = task if colour == TASKS else partial(runs.append, name)
+        work = task if sync_or_async == TASKS else partial(runs.append, name)
         ours.do(ours.locks.once(name, keep=600).run, work)
 
-    with side(colour, hosts(url, server, replica)) as ours:
+    with side(sync_or_async, hosts(url, server, replica)) as ours:
         run(ours, "heard")
         has_heard(server, there)
         cut_off(there)
@@ -111,10 +111,10 @@ def test_runs_known_to_the_replica_stay_recorded(
 
 
 def test_claims_known_to_the_replica_continue_there(
-    server: PostgresServer, replica: PostgresReplica, there: Any, url: str, colour: str
+    server: PostgresServer, replica: PostgresReplica, there: Any, url: str, sync_or_async: str
 ) -> None:
     target = hosts(url, server, replica)
-    with side(colour, target) as ours, side(colour, target) as others:
+    with side(sync_or_async, target) as ours, side(sync_or_async, target) as others:
         grant = ours.take("a")
         waiting = others.waits("a")
         eventually(lambda: len(ours.claims("a")) == 2)
@@ -128,20 +128,20 @@ def test_claims_known_to_the_replica_continue_there(
 
 @pytest.mark.parametrize("order", [1, -1], ids=["first", "last"])
 def test_the_writable_host_is_used_at_any_position(
-    server: PostgresServer, replica: PostgresReplica, url: str, colour: str, order: int
+    server: PostgresServer, replica: PostgresReplica, url: str, sync_or_async: str, order: int
 ) -> None:
-    with side(colour, hosts(url, *(server, replica)[::order])) as ours, side(colour, url) as direct:
+    with side(sync_or_async, hosts(url, *(server, replica)[::order])) as ours, side(sync_or_async, url) as direct:
         grant = ours.take("a", timeout=0)
         assert [view.id for view in direct.claims("a")] == [grant.id]
         assert ours.do(grant.release) is True
 
 
 def test_where_no_host_may_write_the_error_says_what_each_said(
-    server: PostgresServer, replica: PostgresReplica, url: str, colour: str
+    server: PostgresServer, replica: PostgresReplica, url: str, sync_or_async: str
 ) -> None:
     server.stop()
     with (
-        side(colour, hosts(url, server, replica)) as ours,
+        side(sync_or_async, hosts(url, server, replica)) as ours,
         pytest.raises(StoreError, match=r"(?s)refused.*session is read-only"),
     ):
         ours.take("a", timeout=0)

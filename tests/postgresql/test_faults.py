@@ -48,8 +48,8 @@ def test_a_backend_terminated_in_a_step_leaves_nothing(locks: Any, ask: Ask, url
         assert others.claims("a") == []
 
 
-def test_a_waiter_wakes_after_its_listener_was_terminated(url: str, ask: Ask, colour: str) -> None:
-    with side(colour, url) as ours, side(colour, url) as others:
+def test_a_waiter_wakes_after_its_listener_was_terminated(url: str, ask: Ask, sync_or_async: str) -> None:
+    with side(sync_or_async, url) as ours, side(sync_or_async, url) as others:
         for _ in range(3):
             grant = ours.take("a")
             waiting = others.waits("a")

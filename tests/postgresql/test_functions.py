@@ -17,9 +17,9 @@ HOUR = 3600_000_000
 NAMES = ("a", "läßt ☃", "back\\slash \\u00e4", "100 %")
 
 
-def test_fences_increase_when_the_clock_goes_back(url: str, ask: Ask, colour: str) -> None:
+def test_fences_increase_when_the_clock_goes_back(url: str, ask: Ask, sync_or_async: str) -> None:
     """After a restored dump, or a clock that was set back by an hour; with waiters and without."""
-    with side(colour, url) as ours, ours.beside() as other:
+    with side(sync_or_async, url) as ours, ours.beside() as other:
         first = ours.take("a")
         assert ours.do(first.release) is True
         ask(f"UPDATE {table_of(url)} SET top = top + {HOUR}")
@@ -35,9 +35,11 @@ def test_fences_increase_when_the_clock_goes_back(url: str, ask: Ask, colour: st
         assert fences == [fences[0], *range(fences[0] + HOUR + 1, fences[0] + HOUR + 7)]
 
 
-def test_a_renewal_holds_up_nobody_and_is_held_up_by_nobody(url: str, server: PostgresServer, colour: str) -> None:
+def test_a_renewal_holds_up_nobody_and_is_held_up_by_nobody(
+    url: str, server: PostgresServer, sync_or_async: str
+) -> None:
     """A step that does not end locks one claim; the others are renewed."""
-    with side(colour, url) as ours, psycopg.connect(server.url) as other:
+    with side(sync_or_async, url) as ours, psycopg.connect(server.url) as other:
         grants = {name: ours.do(ours.locks.lock(name, ttl=2).acquire) for name in ("a", "b", "c")}
         other.execute(f"SELECT 1 FROM {table_of(url)} WHERE id = %s FOR UPDATE", (grants["b"].id,))
         eventually(lambda: grants["b"].lost)
@@ -61,11 +63,11 @@ def test_old_names_are_swept_and_living_records_are_not(url: str, ask: Ask) -> N
 
 @pytest.mark.parametrize("encoding", ["UTF8", "LATIN1", "SQL_ASCII"])
 def test_a_database_that_lacks_characters_keeps_every_name(
-    server: PostgresServer, ask: Ask, colour: str, encoding: str
+    server: PostgresServer, ask: Ask, sync_or_async: str, encoding: str
 ) -> None:
     ask(f"CREATE DATABASE of_{encoding} ENCODING '{encoding}' LOCALE 'C' TEMPLATE template0")
     url = f"{server.url.rpartition('/')[0]}/of_{encoding.lower()}"
-    with side(colour, url) as ours:
+    with side(sync_or_async, url) as ours:
         for name in NAMES:
             grant = ours.do(ours.locks.lock(name, label=name).acquire)
             assert [(view.name, view.label) for view in ours.claims(name)] == [(name, name)]

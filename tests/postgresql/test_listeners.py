@@ -11,10 +11,10 @@ from tests.servers import PgBouncer, PostgresServer, Proxy, serving
 from tests.support.client_actors import hand_over, side
 
 
-def test_a_listener_forgotten_by_a_balancer_is_replaced(server: PostgresServer, url: str, colour: str) -> None:
+def test_a_listener_forgotten_by_a_balancer_is_replaced(server: PostgresServer, url: str, sync_or_async: str) -> None:
     with Proxy(server.host, server.port) as proxy:
         through = url.replace(f":{server.port}/", f":{proxy.port}/") + "&timeout=1"
-        with side(colour, url) as others, side(colour, through) as ours:
+        with side(sync_or_async, url) as others, side(sync_or_async, through) as ours:
             grant = others.take("a")
             waiting = ours.waits("a")
             eventually(lambda: len(others.claims("a")) == 2)
@@ -31,12 +31,12 @@ def pooler(server: PostgresServer) -> Iterator[PgBouncer]:
 
 
 def test_behind_a_pooler_waiters_poll_and_try_to_listen_once(
-    pooler: PgBouncer, url: str, ask: Ask, colour: str
+    pooler: PgBouncer, url: str, ask: Ask, sync_or_async: str
 ) -> None:
     ask(ddl(table_of(url)))
     with Proxy(pooler.host, pooler.port) as proxy:
         through = f"{pooler.url.replace(f':{pooler.port}/', f':{proxy.port}/')}?table={table_of(url)}&sslmode=disable"
-        with side(colour, through) as ours, side(colour, url) as others:
+        with side(sync_or_async, through) as ours, side(sync_or_async, url) as others:
             grant = others.take("a")
             waiting = ours.waits("a")
             eventually(lambda: len(others.claims("a")) == 2)

@@ -24,8 +24,8 @@ def pooled(request: pytest.FixtureRequest, server: PostgresServer, url: str, ask
         yield f"{pooler.url}?table={table_of(url)}"
 
 
-def test_a_lock_is_handed_over_renewed_and_released(pooled: str, colour: str) -> None:
-    with side(colour, pooled) as ours, side(colour, pooled) as theirs:
+def test_a_lock_is_handed_over_renewed_and_released(pooled: str, sync_or_async: str) -> None:
+    with side(sync_or_async, pooled) as ours, side(sync_or_async, pooled) as theirs:
         grant = ours.take("a", timeout=0)
         assert theirs.take("a", timeout=0) is None
         waiting = theirs.waits("a")
@@ -54,19 +54,19 @@ def test_other_defaults_are_set_right(pooled: str, role: Callable[[str], None], 
     two_lose_no_update(pooled, rounds=5)
 
 
-def test_the_table_is_made(pooled: str, colour: str) -> None:
-    with side(colour, f"{pooled}other") as ours:
+def test_the_table_is_made(pooled: str, sync_or_async: str) -> None:
+    with side(sync_or_async, f"{pooled}other") as ours:
         assert ours.do(ours.take("a", timeout=0).release) is True
 
 
 def test_a_pooler_that_starts_again_costs_nobody_the_lock(
-    server: PostgresServer, url: str, ask: Ask, colour: str
+    server: PostgresServer, url: str, ask: Ask, sync_or_async: str
 ) -> None:
     need("pgbouncer")
     ask(ddl(table_of(url)))
     with (
         PgBouncer((server.host, server.port, server.user)) as pooler,
-        side(colour, f"{pooler.url}?table={table_of(url)}") as ours,
+        side(sync_or_async, f"{pooler.url}?table={table_of(url)}") as ours,
         interlock.connect(url) as others,
         ThreadPoolExecutor(1) as pool,
     ):

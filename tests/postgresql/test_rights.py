@@ -66,8 +66,8 @@ def do_everything(ours: Side) -> None:
     assert ours.do(locks.claims) == []
 
 
-def test_a_plain_role_can_do_everything(plain: str, table: str, ask: Ask, colour: str) -> None:
-    with side(colour, plain) as ours:
+def test_a_plain_role_can_do_everything(plain: str, table: str, ask: Ask, sync_or_async: str) -> None:
+    with side(sync_or_async, plain) as ours:
         do_everything(ours)
         ask(f"TRUNCATE {table}.{table}_alive")  # as a crash does
         do_everything(ours)
@@ -115,13 +115,13 @@ def nowhere(plain: str, ask: Ask) -> Iterator[str]:
 
 
 def test_a_role_with_an_empty_search_path_can_do_everything(
-    nowhere: str, server: PostgresServer, table: str, ask: Ask, colour: str
+    nowhere: str, server: PostgresServer, table: str, ask: Ask, sync_or_async: str
 ) -> None:
     ask(f"DROP TABLE {table}.{table}, {table}.{table}_alive")
     ask(f"SET search_path = {table}; " + ddl(table))  # as the owner makes it who is there
     ask("RESET search_path")
     ask(f"GRANT ALL ON ALL TABLES IN SCHEMA {table} TO plain")
-    with side(colour, f"{nowhere}&schema={table}") as ours:
+    with side(sync_or_async, f"{nowhere}&schema={table}") as ours:
         do_everything(ours)
 
 

@@ -131,6 +131,6 @@ def test_fifty_waiters_use_few_connections_and_statements(server: PostgresServer
     ("old", "new", "said"),
     [("postgres@", "nobody@", "Check that the role exists"), ("/postgres?", "/nowhere?", "database does not exist")],
 )
-def test_who_is_not_let_in_is_told_why_at_once(url: str, colour: str, old: str, new: str, said: str) -> None:
-    with side(colour, url.replace(old, new)) as ours, pytest.raises(StoreError, match=said):
+def test_who_is_not_let_in_is_told_why_at_once(url: str, sync_or_async: str, old: str, new: str, said: str) -> None:
+    with side(sync_or_async, url.replace(old, new)) as ours, pytest.raises(StoreError, match=said):
         ours.take("a")

@@ -49,10 +49,10 @@ def made(url: str) -> str:
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_a_step_cancelled_by_a_time_out_of_the_role_is_retried(
-    server: PostgresServer, url: str, made: str, role: Any, stranger: Any, colour: str, setting: str, step: str
+    server: PostgresServer, url: str, made: str, role: Any, stranger: Any, sync_or_async: str, setting: str, step: str
 ) -> None:
     role(f"{setting} = '50ms'")
-    with side(colour, url) as ours:
+    with side(sync_or_async, url) as ours:
         begin = step_of(ours, step)
         other = stranger()
         other.execute(f"LOCK TABLE {made} IN ACCESS EXCLUSIVE MODE")
@@ -70,10 +70,10 @@ def test_a_step_cancelled_by_a_time_out_of_the_role_is_retried(
 
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_a_waiter_outlasts_repeated_time_outs_of_the_role(
-    server: PostgresServer, url: str, made: str, role: Any, stranger: Any, colour: str, setting: str
+    server: PostgresServer, url: str, made: str, role: Any, stranger: Any, sync_or_async: str, setting: str
 ) -> None:
     role(f"{setting} = '50ms'")
-    with side(colour, url) as ours:
+    with side(sync_or_async, url) as ours:
         other = stranger()
         other.execute("SELECT pg_advisory_xact_lock(%s)", (number_of("a"),))
         before = said(server, SETTINGS[setting])
@@ -86,11 +86,11 @@ def test_a_waiter_outlasts_repeated_time_outs_of_the_role(
 
 @pytest.mark.parametrize("step", ["enter", "leave", "evict"])
 def test_a_step_that_is_the_victim_of_a_deadlock_is_taken_again(
-    server: PostgresServer, url: str, made: str, role: Any, stranger: Any, ask: Ask, colour: str, step: str
+    server: PostgresServer, url: str, made: str, role: Any, stranger: Any, ask: Ask, sync_or_async: str, step: str
 ) -> None:
     """Two other sessions lock the row.  The second waits for the step, which waits for the first and the second."""
     role("deadlock_timeout = '100ms'")
-    with side(colour, url) as ours, side(colour, url) as next_one, ThreadPoolExecutor(1) as pool:
+    with side(sync_or_async, url) as ours, side(sync_or_async, url) as next_one, ThreadPoolExecutor(1) as pool:
         begin = step_of(ours, step)
         if step != "enter":
             waiting = next_one.waits("a")

@@ -43,10 +43,10 @@ def test_a_task_cancelled_in_a_step_ends_at_once_without_claim(url: str, ask: As
 
 
 def test_what_gets_no_answer_is_undone_when_it_is_performed_late(
-    url: str, ask: Ask, locks: Any, blocker: Any, colour: str
+    url: str, ask: Ask, locks: Any, blocker: Any, sync_or_async: str
 ) -> None:
     locks.lock("b").acquire().release()
-    with side(colour, f"{url}&timeout=1") as ours:
+    with side(sync_or_async, f"{url}&timeout=1") as ours:
         with lasting(0.0, 4.0), pytest.raises(interlock.StoreError):
             ours.take("a", timeout=0)
         blocker.rollback()

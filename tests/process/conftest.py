@@ -7,7 +7,7 @@ import pytest
 
 import interlock
 from interlock.testing.other_process import Remote
-from interlock.testing.store_fixture import THREADS, Place, World
+from interlock.testing.store_fixture import THREADS, ContractWorld, StoreFixture
 from tests.support.concurrent_callers import processes_at
 from tests.support.files_folder import connect
 from tests.support.stores import ROWS, Row
@@ -27,16 +27,16 @@ def row(request: pytest.FixtureRequest) -> Row:
 
 
 @pytest.fixture
-def url(place: Place) -> str:
+def url(place: StoreFixture) -> str:
     """The URL of an empty place."""
     assert place.url is not None
     return place.url
 
 
 @pytest.fixture
-def world(place: Place) -> Iterator[World]:
+def world(place: StoreFixture) -> Iterator[ContractWorld]:
     """A world of threads, in this process; its lock is "book"."""
-    world = World(place, THREADS)
+    world = ContractWorld(place, THREADS)
     world.name = "book"
     yield world
     world.close()

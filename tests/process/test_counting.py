@@ -6,7 +6,7 @@ import pytest
 
 import interlock
 from interlock.testing.other_process import count, logged
-from interlock.testing.store_fixture import Place
+from interlock.testing.store_fixture import StoreFixture
 from interlock.testing.waiting import RENEWED, eventually
 from tests.process.conftest import Start
 from tests.support.stores import ROWS
@@ -29,7 +29,7 @@ with interlock.connect(url, ttl={ttl}) as mine:
     ids=lambda row: row.name,
 )
 def test_processes_that_are_killed_at_random_lose_no_update(
-    place: Place, locks: interlock.Locks, remote: Start, log: str
+    place: StoreFixture, locks: interlock.Locks, remote: Start, log: str
 ) -> None:
     chance = random.Random(SEED)
     workers = [remote() for _ in range(8 if place.frees_at_death else 4)]

@@ -14,7 +14,7 @@ import pytest
 
 import interlock
 from interlock.testing.store_fixture import TASKS
-from tests.support.client_actors import COLOURS, side
+from tests.support.client_actors import SYNC_AND_ASYNC, side
 from tests.support.stores import PARTIAL_ROWS, ROWS, Row
 
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="only Linux shows a process its open files")
@@ -48,9 +48,9 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return row.place(tmp_path).url or "memory://no-threads"
 
 
-def client(colour: str, url: str, **how: Any) -> Any:
+def client(sync_or_async: str, url: str, **how: Any) -> Any:
     """Return a client of a colour."""
-    return (interlock.aconnect if colour == TASKS else interlock.connect)(url, **how)
+    return (interlock.aconnect if sync_or_async == TASKS else interlock.connect)(url, **how)
 
 
 def outcome(call: Callable[..., Any], *args: Any, **how: Any) -> Any:
@@ -80,12 +80,12 @@ def test_a_call_for_which_there_is_no_thread_is_made_once() -> None:
     assert subprocess.check_output([sys.executable, "-c", ONCE], text=True) == "first second\n"
 
 
-@pytest.mark.parametrize("colour", COLOURS)
-def test_without_threads_an_acquire_works_or_reports_it(url: str, threads: Threads, colour: str) -> None:
-    with side(colour, url) as others:
+@pytest.mark.parametrize("sync_or_async", SYNC_AND_ASYNC)
+def test_without_threads_an_acquire_works_or_reports_it(url: str, threads: Threads, sync_or_async: str) -> None:
+    with side(sync_or_async, url) as others:
         held = others.take("held")
         threads.allowed = False
-        locks = client(colour, url)
+        locks = client(sync_or_async, url)
         free = outcome(others.do, locks.lock("free").acquire, timeout=1)
         assert isinstance(free, interlock.StoreError) or others.do(free.release) is True
         tried = outcome(others.do, locks.lock("held").acquire, timeout=0.1)
@@ -117,13 +117,13 @@ def allowed(more: int) -> Iterator[None]:
 
 @LINUX
 @pytest.mark.parametrize("more", range(FEW))
-@pytest.mark.parametrize("colour", COLOURS)
-def test_who_locks_without_files_gets_a_lock_or_an_error(url: str, more: int, colour: str) -> None:
-    with side(colour, url) as others:  # closed only when files may be opened
-        locks = client(colour, url, ttl=LEASE)
+@pytest.mark.parametrize("sync_or_async", SYNC_AND_ASYNC)
+def test_who_locks_without_files_gets_a_lock_or_an_error(url: str, more: int, sync_or_async: str) -> None:
+    with side(sync_or_async, url) as others:  # closed only when files may be opened
+        locks = client(sync_or_async, url, ttl=LEASE)
         held = others.do(locks.lock("held").acquire)
         with allowed(more):
-            made = outcome(client, colour, url, ttl=LEASE)
+            made = outcome(client, sync_or_async, url, ttl=LEASE)
             if not isinstance(made, interlock.LockError):
                 free = outcome(others.do, made.lock("free").acquire, timeout=1)
                 assert isinstance(free, interlock.StoreError) or outcome(others.do, free.release) is not False

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 import interlock
-from interlock.testing.store_fixture import Place, World
+from interlock.testing.store_fixture import ContractWorld, StoreFixture
 from interlock.testing.waiting import lasting, throughout
 from tests.process.conftest import Start
 from tests.servers import EtcdServer, RedisServer, need
@@ -56,9 +56,11 @@ def program(text: str, url: str, **how: object) -> Process:
     )
 
 
-def test_nobody_gets_in_while_a_daemon_thread_still_works(place: Place, locks: interlock.Locks, url: str) -> None:
+def test_nobody_gets_in_while_a_daemon_thread_still_works(
+    place: StoreFixture, locks: interlock.Locks, url: str
+) -> None:
     with program(ENDS_LATE + HOLDS_IN_A_DAEMON.replace("{ttl}", "2"), url) as ending:
-        assert ending.hear() == "ending"
+        assert ending.read_line() == "ending"
         throughout(0.7, lambda: locks.lock("book").acquire(timeout=0) is None)
         assert ending.poll() is None, "it has ended too early for this test"
         status, _, told = ending.ended()
@@ -126,7 +128,7 @@ def test_a_program_that_ends_while_its_server_is_away_ends_soon(kind: str, outag
         + "print('ready', flush=True); sys.stdin.read(1)"
     )
     with EtcdServer() if kind == "etcd" else RedisServer(kind) as server, program(text, server.url) as ends:
-        assert ends.hear() == "ready"
+        assert ends.read_line() == "ready"
         getattr(server, outage)()
         with lasting(0.0, 10.0):
             assert ends.ended()[0] == 0
@@ -134,7 +136,7 @@ def test_a_program_that_ends_while_its_server_is_away_ends_soon(kind: str, outag
             server.resume()
 
 
-def test_close_hands_over_though_own_waiters_come_first(world: World, remote: Start) -> None:
+def test_close_hands_over_though_own_waiters_come_first(world: ContractWorld, remote: Start) -> None:
     holder = remote()
     holder.do(
         "import threading\n"

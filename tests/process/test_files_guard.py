@@ -19,7 +19,7 @@ from interlock.core.claims import SEPARATOR, Claim, LockSpec
 from interlock.core.line import RENEWAL_OK, StepResult
 from interlock.stores.files import FileStore, line_file, steps
 from interlock.stores.files.folder import Folder
-from tests.support.client_actors import COLOURS, side
+from tests.support.client_actors import SYNC_AND_ASYNC, side
 from tests.support.files_folder import until_waiting, within
 
 PATIENT = 1.0
@@ -37,9 +37,9 @@ def stuck(folder: Path, name: str = "book") -> Iterator[None]:
         os.close(fd)
 
 
-@pytest.mark.parametrize("colour", COLOURS)
-def test_one_try_takes_one_second_at_most(line: interlock.Locks, folder: Path, colour: str) -> None:
-    with side(colour, f"file://{folder}") as ours, line.lock("book"), stuck(folder), within(1.0):
+@pytest.mark.parametrize("sync_or_async", SYNC_AND_ASYNC)
+def test_one_try_takes_one_second_at_most(line: interlock.Locks, folder: Path, sync_or_async: str) -> None:
+    with side(sync_or_async, f"file://{folder}") as ours, line.lock("book"), stuck(folder), within(1.0):
         assert ours.take("book", blocking=False) is None
     until_waiting(folder, 0)
 

@@ -8,7 +8,7 @@ import pytest
 
 import interlock
 from interlock.testing.other_process import Remote
-from interlock.testing.store_fixture import Place
+from interlock.testing.store_fixture import StoreFixture
 from interlock.testing.waiting import RENEWED, eventually, throughout
 from tests.process.conftest import FREES_AT_DEATH, Start
 from tests.support.stores import ROWS
@@ -161,7 +161,7 @@ def test_the_lease_is_renewed_by_the_parent_after_a_fork(locks: interlock.Locks,
 )
 @FREES_AT_DEATH
 def test_a_surviving_child_does_not_keep_its_dead_parents_lock(
-    place: Place, locks: interlock.Locks, remote: Start, child: str
+    place: StoreFixture, locks: interlock.Locks, remote: Start, child: str
 ) -> None:
     holder = holder_of(remote, ttl=30 if place.frees_at_death else 2)
     holder.do("import os, subprocess, time, warnings\nwarnings.simplefilter('ignore')")

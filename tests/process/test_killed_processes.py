@@ -6,7 +6,7 @@ import pytest
 
 import interlock
 from interlock.testing.other_process import RemoteError, log_next, logged
-from interlock.testing.store_fixture import KINDS, Kind, Place, World
+from interlock.testing.store_fixture import KINDS, ContractWorld, LockKind, StoreFixture
 from interlock.testing.waiting import lasting, throughout
 from tests.process.conftest import FREES_AT_DEATH, Start
 
@@ -22,17 +22,19 @@ def acquire(ttl: float = TTL) -> str:
     return ACQUIRE.format(ttl=ttl)
 
 
-def ttl_of(place: Place) -> float:
+def ttl_of(place: StoreFixture) -> float:
     """Return the lease of a process that dies."""
     return TTL if place.frees_at_death else BRIEF
 
 
-def wait_limit(place: Place, ttl: float) -> float:
+def wait_limit(place: StoreFixture, ttl: float) -> float:
     """Return how long a dead process's lock may stay."""
     return SOON if place.frees_at_death else ttl + SOON
 
 
-def test_a_killed_holder_frees_the_lock_for_those_who_wait(place: Place, world: World, remote: Start) -> None:
+def test_a_killed_holder_frees_the_lock_for_those_who_wait(
+    place: StoreFixture, world: ContractWorld, remote: Start
+) -> None:
     holder, waiter, ttl = remote(), remote(), ttl_of(place)
     first = holder.do(acquire(ttl))
     waiter.start(acquire(ttl))
@@ -47,7 +49,7 @@ def test_a_killed_holder_frees_the_lock_for_those_who_wait(place: Place, world: 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 @FREES_AT_DEATH
 def test_a_killed_holder_of_each_kind_frees_it(
-    place: Place, locks: interlock.Locks, remote: Start, kind: Kind
+    place: StoreFixture, locks: interlock.Locks, remote: Start, kind: LockKind
 ) -> None:
     holder = remote()
     holder.do(
@@ -61,7 +63,9 @@ def test_a_killed_holder_of_each_kind_frees_it(
 
 
 @FREES_AT_DEATH
-def test_a_writer_waits_for_live_readers_not_for_killed_ones(place: Place, world: World, remote: Start) -> None:
+def test_a_writer_waits_for_live_readers_not_for_killed_ones(
+    place: StoreFixture, world: ContractWorld, remote: Start
+) -> None:
     first, second = remote(), remote()
     for each in (first, second):
         each.do("grant = locks.rwlock('book').read().acquire()")
@@ -74,7 +78,7 @@ def test_a_writer_waits_for_live_readers_not_for_killed_ones(place: Place, world
 
 @pytest.mark.parametrize("position", range(4))
 @FREES_AT_DEATH
-def test_a_killed_waiter_does_not_block_the_line(world: World, remote: Start, position: int) -> None:
+def test_a_killed_waiter_does_not_block_the_line(world: ContractWorld, remote: Start, position: int) -> None:
     lock = world.connect().lock("book")
     holder = lock.acquire()
     waiters = [remote() for _ in range(4)]
@@ -106,7 +110,7 @@ def test_a_holder_stopped_past_its_lease_learns_that_it_lost(locks: interlock.Lo
     assert max(logged(log)[1]) > fence  # so the resource can refuse writes with the old fence
 
 
-def test_a_stopped_waiter_costs_the_others_at_most_its_lease(world: World, remote: Start) -> None:
+def test_a_stopped_waiter_costs_the_others_at_most_its_lease(world: ContractWorld, remote: Start) -> None:
     holder = world.connect().lock("book").acquire()
     waiter = remote()
     waiter.start(acquire(ttl=1))
@@ -122,7 +126,9 @@ def test_a_stopped_waiter_costs_the_others_at_most_its_lease(world: World, remot
     assert waiter.answer() > grant.fence
 
 
-def test_a_program_that_ends_releases_what_it_holds(world: World, locks: interlock.Locks, remote: Start) -> None:
+def test_a_program_that_ends_releases_what_it_holds(
+    world: ContractWorld, locks: interlock.Locks, remote: Start
+) -> None:
     holder = remote()
     holder.do(acquire())
     job = world.in_line(world.actor().start, world.connect().lock("book").acquire)
@@ -132,7 +138,7 @@ def test_a_program_that_ends_releases_what_it_holds(world: World, locks: interlo
 
 
 def test_a_program_that_ends_with_an_asyncio_lock_held_frees_it(
-    place: Place, locks: interlock.Locks, remote: Start
+    place: StoreFixture, locks: interlock.Locks, remote: Start
 ) -> None:
     ttl = ttl_of(place)
     holder = remote()

@@ -11,7 +11,7 @@ import interlock
 from interlock.api.connect import open_store
 from interlock.testing.contract.once import Work
 from interlock.testing.other_process import Remote
-from interlock.testing.store_fixture import TASKS, THREADS, Place, World
+from interlock.testing.store_fixture import TASKS, THREADS, ContractWorld, StoreFixture
 from interlock.testing.waiting import eventually
 from tests.servers import EtcdServer, MariaServer, PostgresServer, RedisServer, need
 
@@ -47,15 +47,15 @@ SERVERS = {
 }
 
 
-@pytest.mark.parametrize("colour", [THREADS, TASKS])
+@pytest.mark.parametrize("sync_or_async", [THREADS, TASKS])
 @pytest.mark.parametrize("name", SERVERS)
-def test_what_a_killed_server_knows_of_completed_runs(name: str, colour: str) -> None:
+def test_what_a_killed_server_knows_of_completed_runs(name: str, sync_or_async: str) -> None:
     kind, start, options, keeps = SERVERS[name]
     need(kind)
     with ExitStack() as ends:
         server = ends.enter_context(start())
         url = server.url + options
-        world = World(Place(open=lambda: open_store(url, tasks=colour == TASKS)), colour)
+        world = ContractWorld(StoreFixture(open=lambda: open_store(url, tasks=sync_or_async == TASKS)), sync_or_async)
         ends.callback(world.close)
         work, ann, fences = Work(world), world.actor(), []
         locks = world.connect()

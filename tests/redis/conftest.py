@@ -6,7 +6,7 @@ import pytest
 
 from interlock.testing.contract.fixtures import ann, bob, eve, locks, world, world_of_tasks, world_of_threads
 from interlock.testing.other_process import Remote
-from interlock.testing.store_fixture import KINDS, Kind, Place
+from interlock.testing.store_fixture import KINDS, LockKind, StoreFixture
 from interlock.testing.waiting import WAIT_LIMIT, eventually
 from tests.servers import Proxy, RedisCluster, RedisServer, serving
 from tests.support.concurrent_callers import processes_at
@@ -18,9 +18,9 @@ __all__ = ["ann", "bob", "eve", "locks", "world", "world_of_tasks", "world_of_th
 @pytest.fixture(
     params=[kind for kind in KINDS if kind.name in ("exclusive", "reader", "semaphore")], ids=lambda k: k.name
 )
-def kind(request: pytest.FixtureRequest) -> Kind:
+def kind(request: pytest.FixtureRequest) -> LockKind:
     """One representative of each sort of lock; the contract's suite tests all kinds on every store."""
-    found: Kind = request.param
+    found: LockKind = request.param
     return found
 
 
@@ -32,7 +32,7 @@ def server(request: pytest.FixtureRequest) -> Iterator[RedisServer]:
 
 
 @pytest.fixture
-def place(request: pytest.FixtureRequest, server: RedisServer) -> Place:
+def place(request: pytest.FixtureRequest, server: RedisServer) -> StoreFixture:
     """The whole server; a proxy of the test is closed after the connections through it."""
     if "proxy" in request.fixturenames:
         request.getfixturevalue("proxy")
@@ -65,8 +65,8 @@ def proxy(server: RedisServer) -> Iterator[Proxy]:
 @pytest.fixture
 def without_polling(monkeypatch: pytest.MonkeyPatch) -> None:
     """Turns polling off: only a notification can wake a waiter."""
-    for colour in ("_sync", "_async"):
-        monkeypatch.setattr(f"interlock.storekit.{colour}.server_queue.POLL_INTERVAL", WAIT_LIMIT * 3)
+    for sync_or_async in ("_sync", "_async"):
+        monkeypatch.setattr(f"interlock.storekit.{sync_or_async}.server_queue.POLL_INTERVAL", WAIT_LIMIT * 3)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 from interlock.stores.redis import errors as acl
 from interlock.stores.redis.resp import ReplyError
 from interlock.testing.actors import Actor
-from interlock.testing.store_fixture import TASKS, THREADS, Kind, World
+from interlock.testing.store_fixture import TASKS, THREADS, ContractWorld, LockKind
 from interlock.testing.waiting import RENEWED, eventually
 from tests.servers import RedisCluster, RedisServer
 from tests.support.redis_helpers import connect_to, is_of_use, place_of, url_of, user
@@ -33,7 +33,7 @@ def rights(server: RedisServer) -> Iterator[None]:
 
 @pytest.mark.usefixtures("rights")
 def test_to_lock_wait_renew_look_and_evict(
-    world: World, server: RedisServer, kind: Kind, ann: Actor, bob: Actor
+    world: ContractWorld, server: RedisServer, kind: LockKind, ann: Actor, bob: Actor
 ) -> None:
     locks = connect_to(world, url_of(server))
     grant = ann.do(kind.make(locks, world.name, ttl=RENEWED).acquire)
@@ -50,7 +50,7 @@ def test_to_lock_wait_renew_look_and_evict(
 
 @pytest.mark.usefixtures("rights")
 def test_to_wait_for_another_connection_and_to_give_up(
-    world: World, server: RedisServer, kind: Kind, ann: Actor, bob: Actor
+    world: ContractWorld, server: RedisServer, kind: LockKind, ann: Actor, bob: Actor
 ) -> None:
     ours, theirs = connect_to(world, url_of(server)), connect_to(world, url_of(server))
     grant = ann.do(kind.rival(ours, world.name).acquire)
@@ -62,7 +62,7 @@ def test_to_wait_for_another_connection_and_to_give_up(
 
 
 @pytest.mark.usefixtures("rights")
-def test_the_doctor_sees_all(world: World, server: RedisServer) -> None:
+def test_the_doctor_sees_all(world: ContractWorld, server: RedisServer) -> None:
     locks = connect_to(world, url_of(server))
     checks = {check.name: check for check in world.actor().do(locks.doctor)}
     assert {name for name, check in checks.items() if check.status == "fail"} == set()
@@ -76,12 +76,12 @@ def test_no_right_is_recommended_in_vain(server: RedisServer, right: str) -> Non
     user(server, right)
 
 
-@pytest.mark.parametrize("colour", [THREADS, TASKS])
-def test_on_a_cluster(cluster: RedisCluster, colour: str) -> None:
+@pytest.mark.parametrize("sync_or_async", [THREADS, TASKS])
+def test_on_a_cluster(cluster: RedisCluster, sync_or_async: str) -> None:
     for node in cluster.nodes:
         user(node, *acl.SERVER.split(), *acl.CLUSTER.split())
     place = f"redis+cluster://app:secret@127.0.0.1:{cluster.nodes[0].port}"
-    with closing(World(place_of(place), colour)) as world:
+    with closing(ContractWorld(place_of(place), sync_or_async)) as world:
         locks = world.connect()
         ann = world.actor()
         for number in range(6):  # on several nodes
@@ -97,7 +97,7 @@ def test_on_a_cluster(cluster: RedisCluster, colour: str) -> None:
 # -- Sentinel, and what is missing -------------------------------------------------------------------------
 
 
-def test_who_may_not_publish_releases_all_the_same(world: World, server: RedisServer) -> None:
+def test_who_may_not_publish_releases_all_the_same(world: ContractWorld, server: RedisServer) -> None:
     user(server, *LINE, "-publish")
     ours, theirs = connect_to(world, url_of(server)), connect_to(world, url_of(server))
     holder, *others = world.actors(3)
@@ -124,7 +124,7 @@ FORBIDDEN = {
 
 @pytest.mark.parametrize("rules", FORBIDDEN)
 def test_the_doctor_names_forbidden_commands_and_needed_rights(
-    world: World, server: RedisServer, ann: Actor, rules: str
+    world: ContractWorld, server: RedisServer, ann: Actor, rules: str
 ) -> None:
     name, status, told = FORBIDDEN[rules]
     server.command("SCRIPT", "FLUSH")
@@ -135,7 +135,7 @@ def test_the_doctor_names_forbidden_commands_and_needed_rights(
     assert acl.SERVER in checks[name].detail
 
 
-@pytest.mark.parametrize("line", [acl.SERVER, acl.DATABASE, acl.CLUSTER, acl.SENTINEL])
+@pytest.mark.parametrize("line", [acl.SERVER, acl.DATABASE, acl.CLUSTER, acl.SENTINEL_MASTERS])
 def test_the_tested_rights_are_those_of_the_page_and_the_error(line: str) -> None:
     page = " ".join((Path(__file__).parents[2] / "docs/stores/redis.md").read_text().split())
     assert line in page

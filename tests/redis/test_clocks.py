@@ -5,7 +5,7 @@ import time
 import pytest
 
 from interlock.testing.actors import Actor
-from interlock.testing.store_fixture import World
+from interlock.testing.store_fixture import ContractWorld
 from interlock.testing.waiting import SET_BACK, eventually
 from tests.servers import RedisServer
 from tests.support.redis_helpers import key_of
@@ -20,7 +20,7 @@ def lives_for(server: RedisServer, name: str) -> float:
 
 @pytest.mark.parametrize("ttl", [30, 3600])
 def test_the_key_of_an_idle_name_expires_after_its_fence(
-    world: World, server: RedisServer, ttl: int, ann: Actor, bob: Actor
+    world: ContractWorld, server: RedisServer, ttl: int, ann: Actor, bob: Actor
 ) -> None:
     lock = world.connect().lock(world.name, ttl=ttl)
     grant = ann.do(lock.acquire)
@@ -35,7 +35,9 @@ def test_the_key_of_an_idle_name_expires_after_its_fence(
     assert KEEP - 1 < lives_for(server, world.name) <= KEEP + SPARE + 30 + SET_BACK
 
 
-def test_fences_increase_after_the_key_of_an_idle_name_expired(world: World, server: RedisServer, ann: Actor) -> None:
+def test_fences_increase_after_the_key_of_an_idle_name_expired(
+    world: ContractWorld, server: RedisServer, ann: Actor
+) -> None:
     lock = world.connect().lock(world.name)
     fences = []
     for _ in range(3):

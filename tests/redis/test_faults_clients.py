@@ -19,11 +19,11 @@ import valkey.asyncio
 
 from interlock.core.errors import StoreError
 from interlock.testing.actors import Actor
-from interlock.testing.store_fixture import TASKS, THREADS, Kind, World
+from interlock.testing.store_fixture import TASKS, THREADS, ContractWorld, LockKind
 from interlock.testing.waiting import RENEWED, eventually, lasting
 from tests.servers import Proxy, RedisSentinel, RedisServer, need
 from tests.servers.resp import Refused
-from tests.support.redis_helpers import connect_to, in_colour, is_of_use, place_of, servers_with
+from tests.support.redis_helpers import connect_to, for_interface, is_of_use, place_of, servers_with
 
 HOW: dict[str, dict[str, Any]] = {
     "bytes": {},
@@ -44,13 +44,13 @@ LIBRARIES = {"redis": REDIS_PY, "valkey": VALKEY_PY}  # by the kind of server th
 
 
 @pytest.fixture
-def made(world: World) -> Iterator[Callable[..., Any]]:
+def made(world: ContractWorld) -> Iterator[Callable[..., Any]]:
     """Makes clients in the colour of the world, where they are used, and closes them: `made((sync, task), …)`."""
     ann = world.actor()
     clients = []
 
     def make(makers: tuple[Any, Any], *args: Any, **how: Any) -> Any:
-        maker = in_colour(world, *makers)
+        maker = for_interface(world, *makers)
         clients.append(ann.do(lambda: maker(*args, **how)))
         return clients[-1]
 
@@ -59,12 +59,12 @@ def made(world: World) -> Iterator[Callable[..., Any]]:
         ann.do(closer(world, client))
 
 
-def closer(world: World, client: Any) -> Any:
+def closer(world: ContractWorld, client: Any) -> Any:
     """Return a function that closes a client, in the colour of a world."""
-    return getattr(client, in_colour(world, "close", "aclose"))
+    return getattr(client, for_interface(world, "close", "aclose"))
 
 
-def works(world: World, client: Any) -> None:
+def works(world: ContractWorld, client: Any) -> None:
     """Check that locks work with a client, with a hand-over, and that the client still works afterwards."""
     ann, locks = world.actor(), connect_to(world, client)
     grant = ann.do(locks.lock(world.name, ttl=RENEWED).acquire)
@@ -79,25 +79,27 @@ def works(world: World, client: Any) -> None:
 
 
 @pytest.mark.parametrize("how", list(HOW))
-def test_locks_work_over_a_client(world: World, server: RedisServer, made: Callable[..., Any], how: str) -> None:
+def test_locks_work_over_a_client(
+    world: ContractWorld, server: RedisServer, made: Callable[..., Any], how: str
+) -> None:
     works(world, made(LIBRARIES[server.kind], host=server.host, port=server.port, **HOW[how]))
 
 
 def test_locks_work_over_a_client_of_the_other_library(
-    world: World, server: RedisServer, made: Callable[..., Any]
+    world: ContractWorld, server: RedisServer, made: Callable[..., Any]
 ) -> None:
     other = REDIS_PY if server.kind == "valkey" else VALKEY_PY
     works(world, made(other, host=server.host, port=server.port, decode_responses=True))
 
 
 def test_every_kind_of_lock_works_with_a_decoding_resp3_client(
-    world: World, server: RedisServer, made: Callable[..., Any], kind: Kind
+    world: ContractWorld, server: RedisServer, made: Callable[..., Any], kind: LockKind
 ) -> None:
     client = made(LIBRARIES[server.kind], host=server.host, port=server.port, decode_responses=True, protocol=3)
     is_of_use(world, connect_to(world, client), kind)
 
 
-def test_locks_work_over_a_unix_socket(world: World, server: RedisServer, made: Callable[..., Any]) -> None:
+def test_locks_work_over_a_unix_socket(world: ContractWorld, server: RedisServer, made: Callable[..., Any]) -> None:
     works(world, made(REDIS_PY, unix_socket_path=server.socket))
     locks = connect_to(world, f"unix://{server.socket}")
     ann = world.actor()
@@ -143,7 +145,9 @@ def test_an_own_class_works_without_hiredis(server: RedisServer, protocol: str) 
 
 
 @pytest.mark.parametrize("server", servers_with(config={"rename-command HELLO": '""'}), indirect=True)
-def test_locks_work_where_there_is_no_hello(world: World, server: RedisServer, made: Callable[..., Any]) -> None:
+def test_locks_work_where_there_is_no_hello(
+    world: ContractWorld, server: RedisServer, made: Callable[..., Any]
+) -> None:
     with pytest.raises(Refused, match="HELLO"):
         server.command("HELLO", 3)
     is_of_use(world, world.connect())
@@ -152,9 +156,11 @@ def test_locks_work_where_there_is_no_hello(world: World, server: RedisServer, m
 
 
 def test_a_client_with_its_own_retries_leaves_no_orphan(
-    world: World, server: RedisServer, proxy: Proxy, made: Callable[..., Any], ann: Actor
+    world: ContractWorld, server: RedisServer, proxy: Proxy, made: Callable[..., Any], ann: Actor
 ) -> None:
-    patient = in_colour(world, redis.retry.Retry, redis.asyncio.retry.Retry)(redis.backoff.ConstantBackoff(0.01), 5)
+    patient = for_interface(world, redis.retry.Retry, redis.asyncio.retry.Retry)(
+        redis.backoff.ConstantBackoff(0.01), 5
+    )
     how = {"retry": patient, "retry_on_error": [redis.ConnectionError, redis.TimeoutError]}
     client = made(REDIS_PY, host=proxy.host, port=proxy.port, **how)
     lock = connect_to(world, client).lock(world.name)
@@ -170,7 +176,7 @@ def test_a_client_with_its_own_retries_leaves_no_orphan(
 
 
 def test_a_clients_own_time_out_is_kept(
-    world: World, server: RedisServer, proxy: Proxy, made: Callable[..., Any], ann: Actor
+    world: ContractWorld, server: RedisServer, proxy: Proxy, made: Callable[..., Any], ann: Actor
 ) -> None:
     client = made(REDIS_PY, host=proxy.host, port=proxy.port, socket_timeout=0.3)
     lock = connect_to(world, client).lock(world.name, ttl=1)
@@ -182,12 +188,12 @@ def test_a_clients_own_time_out_is_kept(
     eventually(lambda: world.nothing_left())
 
 
-@pytest.mark.parametrize("colour", [THREADS, TASKS])
-def test_locks_work_over_a_client_that_sentinels_direct(colour: str) -> None:
+@pytest.mark.parametrize("sync_or_async", [THREADS, TASKS])
+def test_locks_work_over_a_client_that_sentinels_direct(sync_or_async: str) -> None:
     need("valkey")
-    with RedisSentinel() as group, closing(World(place_of(group.url), colour)) as world:
+    with RedisSentinel() as group, closing(ContractWorld(place_of(group.url), sync_or_async)) as world:
         hosts = [(each.host, each.port) for each in group.sentinels]
-        module = in_colour(world, redis.sentinel, redis.asyncio.sentinel)
+        module = for_interface(world, redis.sentinel, redis.asyncio.sentinel)
         ann = world.actor()
         sentinel = ann.do(lambda: module.Sentinel(hosts))
         client = ann.do(lambda: sentinel.master_for(group.name))

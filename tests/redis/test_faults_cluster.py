@@ -15,10 +15,10 @@ import valkey.cluster
 from interlock.api.connect import open_store
 from interlock.core.errors import InvalidArgument, StoreError
 from interlock.testing.actors import Actor
-from interlock.testing.store_fixture import Place, World
+from interlock.testing.store_fixture import ContractWorld, StoreFixture
 from interlock.testing.waiting import eventually, lasting
 from tests.servers import RedisCluster, RedisServer
-from tests.support.redis_helpers import client_ids, connect_to, in_colour, is_of_use, key_of, place_of
+from tests.support.redis_helpers import client_ids, connect_to, for_interface, is_of_use, key_of, place_of
 
 AT_ONCE = 4.0  # seconds; a waiter without a notification polls after five
 LIBRARIES = {
@@ -35,7 +35,7 @@ def no_litter() -> Iterator[None]:
 
 
 @pytest.fixture
-def place(cluster: RedisCluster) -> Place:
+def place(cluster: RedisCluster) -> StoreFixture:
     """The Cluster."""
     return place_of(cluster.url)
 
@@ -52,7 +52,7 @@ def guest(cluster: RedisCluster) -> Iterator[RedisServer]:
 # -- the map changes -------------------------------------------------------------------------------------
 
 
-def subscribed_at(world: World, node: RedisServer) -> Any:
+def subscribed_at(world: ContractWorld, node: RedisServer) -> Any:
     """Return a connection that subscribes at this node; try until the random choice is this node."""
     ann = world.actor()
     with node.wire() as wire:
@@ -66,7 +66,7 @@ def subscribed_at(world: World, node: RedisServer) -> Any:
 
 
 def test_a_subscription_at_a_node_that_left_is_made_anew(
-    world: World, cluster: RedisCluster, guest: RedisServer
+    world: ContractWorld, cluster: RedisCluster, guest: RedisServer
 ) -> None:
     cluster.move("{a slot}", guest)
     there = subscribed_at(world, guest)
@@ -88,7 +88,7 @@ def test_a_subscription_at_a_node_that_left_is_made_anew(
 
 
 def test_claims_and_doctor_see_a_node_that_came(
-    world: World, cluster: RedisCluster, guest: RedisServer, locks: Any, ann: Actor
+    world: ContractWorld, cluster: RedisCluster, guest: RedisServer, locks: Any, ann: Actor
 ) -> None:
     others = world.connect()
     grant = ann.do(others.lock(world.name).acquire)
@@ -101,7 +101,7 @@ def test_claims_and_doctor_see_a_node_that_came(
 
 
 def test_whoever_waits_looks_when_the_map_changes(
-    world: World, cluster: RedisCluster, locks: Any, ann: Actor, bob: Actor
+    world: ContractWorld, cluster: RedisCluster, locks: Any, ann: Actor, bob: Actor
 ) -> None:
     grant = ann.do(locks.lock(world.name, renew=False).acquire)
     waiting = world.in_line(bob.start, world.connect().lock(world.name).acquire)
@@ -120,7 +120,9 @@ def test_whoever_waits_looks_when_the_map_changes(
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
-def test_locks_work_over_the_clients_of_both_libraries(world: World, cluster: RedisCluster, library: str) -> None:
+def test_locks_work_over_the_clients_of_both_libraries(
+    world: ContractWorld, cluster: RedisCluster, library: str
+) -> None:
     node = cluster.nodes[0]
     with client_of(world, library, host=node.host, port=node.port, decode_responses=True) as client:
         is_of_use(world, connect_to(world, client))
@@ -128,7 +130,7 @@ def test_locks_work_over_the_clients_of_both_libraries(world: World, cluster: Re
     is_of_use(world, connect_to(world, cluster.url.replace("redis", library)))
 
 
-def test_a_node_that_knows_no_host_means_its_own(world: World, cluster: RedisCluster, locks: Any) -> None:
+def test_a_node_that_knows_no_host_means_its_own(world: ContractWorld, cluster: RedisCluster, locks: Any) -> None:
     is_of_use(world, locks)
     for node in cluster.nodes:
         node.command("CONFIG", "SET", "cluster-preferred-endpoint-type", "unknown-endpoint")
@@ -143,7 +145,9 @@ def test_a_node_that_knows_no_host_means_its_own(world: World, cluster: RedisClu
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
-def test_announced_addresses_are_translated_everywhere(world: World, cluster: RedisCluster, library: str) -> None:
+def test_announced_addresses_are_translated_everywhere(
+    world: ContractWorld, cluster: RedisCluster, library: str
+) -> None:
     announced = dict(enumerate(cluster.nodes, 1))  # ports that can't be used
 
     def remap(address: tuple[str, int]) -> tuple[str, int]:
@@ -173,7 +177,7 @@ def test_announced_addresses_are_translated_everywhere(world: World, cluster: Re
 
 @pytest.mark.parametrize("scheme", ["redis", "valkey"])
 def test_a_url_names_several_nodes_of_which_the_first_is_down(
-    world: World, cluster: RedisCluster, scheme: str
+    world: ContractWorld, cluster: RedisCluster, scheme: str
 ) -> None:
     with nobody_there() as port:
         hosts = ",".join(f"127.0.0.1:{each}" for each in (port, *ports_of(cluster)))
@@ -189,15 +193,15 @@ def test_a_url_without_a_sensible_host_is_refused(tasks: bool) -> None:
 
 
 @contextmanager
-def client_of(world: World, library: str, **how: Any) -> Iterator[Any]:
+def client_of(world: ContractWorld, library: str, **how: Any) -> Iterator[Any]:
     """Make a client in the colour of a world, and close it."""
     ann = world.actor()
-    make: Callable[..., Any] = in_colour(world, *LIBRARIES[library])
+    make: Callable[..., Any] = for_interface(world, *LIBRARIES[library])
     client = ann.do(lambda: make(**how))
     try:
         yield client
     finally:
-        ann.do(getattr(client, in_colour(world, "close", "aclose")))
+        ann.do(getattr(client, for_interface(world, "close", "aclose")))
 
 
 @contextmanager

@@ -9,7 +9,7 @@ import pytest
 
 from interlock.core.errors import StoreError
 from interlock.testing.actors import Actor
-from interlock.testing.store_fixture import Kind, Place, World
+from interlock.testing.store_fixture import ContractWorld, LockKind, StoreFixture
 from interlock.testing.waiting import eventually, moment, since, throughout
 from tests.servers import RedisCluster, RedisSentinel, RedisServer, TlsFiles, need, serving
 from tests.support.client_actors import hand_over
@@ -36,17 +36,19 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[RedisCluster]:
 
 
 @pytest.fixture
-def place(request: pytest.FixtureRequest) -> Place:
+def place(request: pytest.FixtureRequest) -> StoreFixture:
     """The Cluster; the tests on Sentinels and TLS have their own places."""
     return place_of(request.getfixturevalue("cluster").url)
 
 
-def test_every_kind_of_lock_works_on_a_cluster(world: World, cluster: RedisCluster, locks: Any, kind: Kind) -> None:
+def test_every_kind_of_lock_works_on_a_cluster(
+    world: ContractWorld, cluster: RedisCluster, locks: Any, kind: LockKind
+) -> None:
     for _ in range(4):  # names on different nodes
         is_of_use(world, locks, kind, world.fresh_name())
 
 
-def test_locks_of_several_nodes_are_taken_together(world: World, cluster: RedisCluster, locks: Any) -> None:
+def test_locks_of_several_nodes_are_taken_together(world: ContractWorld, cluster: RedisCluster, locks: Any) -> None:
     names = [world.fresh_name() for _ in range(8)]
     assert len({cluster.node_of(key_of(name)).port for name in names}) > 1
     ann = world.actor()
@@ -58,7 +60,7 @@ def test_locks_of_several_nodes_are_taken_together(world: World, cluster: RedisC
 
 @pytest.mark.parametrize("cluster", SERVERS, indirect=True)
 def test_a_lock_whose_slot_moves_is_kept_and_handed_over(
-    world: World, cluster: RedisCluster, locks: Any, ann: Actor, bob: Actor
+    world: ContractWorld, cluster: RedisCluster, locks: Any, ann: Actor, bob: Actor
 ) -> None:
     lost: list[Any] = []
     grant = ann.do(locks.lock(world.name, ttl=3, on_lost=lost.append).acquire)
@@ -75,7 +77,7 @@ def test_a_lock_whose_slot_moves_is_kept_and_handed_over(
 
 
 def test_a_lock_is_used_while_its_slot_moves(
-    world: World, cluster: RedisCluster, locks: Any, ann: Actor, bob: Actor
+    world: ContractWorld, cluster: RedisCluster, locks: Any, ann: Actor, bob: Actor
 ) -> None:
     grant = ann.do(locks.lock(world.name).acquire)
     with cluster.moving(key_of(world.name)):
@@ -85,12 +87,12 @@ def test_a_lock_is_used_while_its_slot_moves(
     assert world.nothing_left()
 
 
-def test_the_doctor_looks_at_the_clocks_of_all_nodes(world: World, cluster: RedisCluster) -> None:
+def test_the_doctor_looks_at_the_clocks_of_all_nodes(world: ContractWorld, cluster: RedisCluster) -> None:
     checks = [check for check in world.actor().do(world.connect().doctor) if check.name == "clock"]
     assert [check.status for check in checks] == ["ok"] * 3
 
 
-def test_a_node_that_restarts_is_found_again(world: World, cluster: RedisCluster, ann: Actor) -> None:
+def test_a_node_that_restarts_is_found_again(world: ContractWorld, cluster: RedisCluster, ann: Actor) -> None:
     lock = world.connect().lock(world.name)
     first = ann.do(lock.acquire)
     assert ann.do(first.release) is True
@@ -110,12 +112,12 @@ def watched(request: pytest.FixtureRequest) -> Iterator[RedisSentinel]:
     yield from serving(request.param, lambda: RedisSentinel(request.param, login=True))
 
 
-@pytest.mark.parametrize("colour", ["threads", "tasks"])
+@pytest.mark.parametrize("sync_or_async", ["threads", "tasks"])
 @pytest.mark.parametrize(("watched", "by_kill"), [("valkey", True), ("redis", False)], indirect=["watched"])
 def test_after_a_fail_over_locks_go_on_and_fences_increase(
-    watched: RedisSentinel, by_kill: bool, colour: str
+    watched: RedisSentinel, by_kill: bool, sync_or_async: str
 ) -> None:
-    with closing(World(place_of(watched.url), colour)) as world:
+    with closing(ContractWorld(place_of(watched.url), sync_or_async)) as world:
         locks = world.connect()
         ann, *others = world.actors(3)
         old = ann.do(locks.lock(world.name, ttl=FAIL_OVER).acquire)
@@ -131,13 +133,13 @@ def test_after_a_fail_over_locks_go_on_and_fences_increase(
 
 
 DIVIDED = pytest.mark.parametrize(
-    ("watched", "colour"), [("valkey", "threads"), ("redis", "tasks")], indirect=["watched"]
+    ("watched", "sync_or_async"), [("valkey", "threads"), ("redis", "tasks")], indirect=["watched"]
 )
 
 
 @DIVIDED
-def test_a_returned_old_master_is_left_at_the_next_renewal(watched: RedisSentinel, colour: str) -> None:
-    with closing(World(place_of(watched.url), colour)) as world:
+def test_a_returned_old_master_is_left_at_the_next_renewal(watched: RedisSentinel, sync_or_async: str) -> None:
+    with closing(ContractWorld(place_of(watched.url), sync_or_async)) as world:
         ann, cat = world.actors(2)
         locks = world.connect()
         kept = ann.do(locks.lock(world.name, ttl=FAIL_OVER).acquire)
@@ -160,8 +162,8 @@ def test_a_returned_old_master_is_left_at_the_next_renewal(watched: RedisSentine
 
 
 @DIVIDED
-def test_a_holder_on_a_replaced_master_loses_within_its_lease(watched: RedisSentinel, colour: str) -> None:
-    with closing(World(place_of(watched.url), colour)) as world:
+def test_a_holder_on_a_replaced_master_loses_within_its_lease(watched: RedisSentinel, sync_or_async: str) -> None:
+    with closing(ContractWorld(place_of(watched.url), sync_or_async)) as world:
         ann, bob = world.actors(2)
         lost: list[Any] = []
         locks = world.connect()
@@ -180,12 +182,12 @@ def test_a_holder_on_a_replaced_master_loses_within_its_lease(watched: RedisSent
         assert bob.do(later.release) is True
 
 
-@pytest.mark.parametrize("colour", ["threads", "tasks"])
+@pytest.mark.parametrize("sync_or_async", ["threads", "tasks"])
 @pytest.mark.parametrize("watched", ["valkey"], indirect=True)
 def test_locks_go_on_while_no_sentinel_answers(
-    watched: RedisSentinel, colour: str, caplog: pytest.LogCaptureFixture
+    watched: RedisSentinel, sync_or_async: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with closing(World(place_of(watched.url), colour)) as world:
+    with closing(ContractWorld(place_of(watched.url), sync_or_async)) as world:
         ann = world.actor()
         lock = world.connect().lock(world.name, ttl=TTL)
         grant = ann.do(lock.acquire)
@@ -201,9 +203,9 @@ def test_locks_go_on_while_no_sentinel_answers(
 
 
 @pytest.mark.parametrize("watched", ["valkey"], indirect=True)
-@pytest.mark.parametrize("colour", ["threads", "tasks"])
-def test_a_master_unknown_to_the_sentinels_is_a_clear_error(watched: RedisSentinel, colour: str) -> None:
-    with closing(World(place_of(watched.url.replace("mymaster", "nobody")), colour)) as world:
+@pytest.mark.parametrize("sync_or_async", ["threads", "tasks"])
+def test_a_master_unknown_to_the_sentinels_is_a_clear_error(watched: RedisSentinel, sync_or_async: str) -> None:
+    with closing(ContractWorld(place_of(watched.url.replace("mymaster", "nobody")), sync_or_async)) as world:
         with pytest.raises(StoreError, match="nobody") as caught:
             world.actor().do(world.connect().lock(world.name).acquire, timeout=2)
         assert len(str(caught.value)) < 200
@@ -219,23 +221,25 @@ def enciphered() -> Iterator[RedisServer]:
     yield from serving("redis", lambda: RedisServer("redis", tls=True))
 
 
-@pytest.mark.parametrize("colour", ["threads", "tasks"])
-def test_every_kind_of_lock_works_over_tls(enciphered: RedisServer, colour: str, kind: Kind) -> None:
-    with closing(World(place_of(enciphered.url), colour)) as world:
+@pytest.mark.parametrize("sync_or_async", ["threads", "tasks"])
+def test_every_kind_of_lock_works_over_tls(enciphered: RedisServer, sync_or_async: str, kind: LockKind) -> None:
+    with closing(ContractWorld(place_of(enciphered.url), sync_or_async)) as world:
         is_of_use(world, world.connect(), kind)
 
 
-@pytest.mark.parametrize("colour", ["threads", "tasks"])
-def test_a_certificate_of_a_stranger_is_a_clear_error(enciphered: RedisServer, colour: str, tmp_path: Any) -> None:
+@pytest.mark.parametrize("sync_or_async", ["threads", "tasks"])
+def test_a_certificate_of_a_stranger_is_a_clear_error(
+    enciphered: RedisServer, sync_or_async: str, tmp_path: Any
+) -> None:
     stranger = TlsFiles(tmp_path / "stranger")
     base = enciphered.url.partition("?")[0]
-    with closing(World(place_of(f"{base}?ssl_ca_certs={stranger.authority}"), colour)) as world:
+    with closing(ContractWorld(place_of(f"{base}?ssl_ca_certs={stranger.authority}"), sync_or_async)) as world:
         with pytest.raises(StoreError, match=r"(?i)certificate"):
             world.actor().do(world.connect().lock(world.name).acquire, timeout=2)
 
 
-@pytest.mark.parametrize("colour", ["threads", "tasks"])
-def test_speaking_plainly_to_a_server_of_tls_is_a_clear_error(enciphered: RedisServer, colour: str) -> None:
-    with closing(World(place_of(f"redis://{enciphered.host}:{enciphered.port}"), colour)) as world:
+@pytest.mark.parametrize("sync_or_async", ["threads", "tasks"])
+def test_speaking_plainly_to_a_server_of_tls_is_a_clear_error(enciphered: RedisServer, sync_or_async: str) -> None:
+    with closing(ContractWorld(place_of(f"redis://{enciphered.host}:{enciphered.port}"), sync_or_async)) as world:
         with pytest.raises(StoreError, match=str(enciphered.port)):
             world.actor().do(world.connect().lock(world.name).acquire, timeout=2)

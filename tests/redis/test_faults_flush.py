@@ -3,7 +3,7 @@
 import pytest
 
 from interlock.testing.actors import Actor
-from interlock.testing.store_fixture import Kind, World
+from interlock.testing.store_fixture import ContractWorld, LockKind
 from interlock.testing.waiting import WAIT_LIMIT
 from tests.servers import RedisServer, Refused
 from tests.support.client_actors import hand_over
@@ -23,7 +23,9 @@ def kill_clients(server: RedisServer, kind: str) -> int:
     return killed
 
 
-def test_a_killed_connection_is_made_anew(world: World, server: RedisServer, kind: Kind, ann: Actor) -> None:
+def test_a_killed_connection_is_made_anew(
+    world: ContractWorld, server: RedisServer, kind: LockKind, ann: Actor
+) -> None:
     lock = kind.make(world.connect(), world.name)
     grant = ann.do(lock.acquire)
     assert kill_clients(server, "normal") >= 1
@@ -34,7 +36,7 @@ def test_a_killed_connection_is_made_anew(world: World, server: RedisServer, kin
 
 
 @pytest.mark.usefixtures("without_polling")
-def test_a_waiter_with_a_killed_subscription_gets_the_lock(world: World, server: RedisServer) -> None:
+def test_a_waiter_with_a_killed_subscription_gets_the_lock(world: ContractWorld, server: RedisServer) -> None:
     ann, bob = world.actors(2)
     grant = ann.do(world.connect().lock(world.name).acquire)
     waiting = world.in_line(bob.start, world.connect().lock(world.name).acquire)
@@ -42,7 +44,9 @@ def test_a_waiter_with_a_killed_subscription_gets_the_lock(world: World, server:
     hand_over(ann, grant, bob, waiting, WAIT_LIMIT)
 
 
-def test_flushed_scripts_are_loaded_again(world: World, server: RedisServer, kind: Kind, ann: Actor) -> None:
+def test_flushed_scripts_are_loaded_again(
+    world: ContractWorld, server: RedisServer, kind: LockKind, ann: Actor
+) -> None:
     lock = kind.make(world.connect(), world.name)
     for _ in range(2):
         server.command("SCRIPT", "FLUSH")
@@ -57,7 +61,7 @@ def test_flushed_scripts_are_loaded_again(world: World, server: RedisServer, kin
 
 
 def test_fences_increase_over_flushall_however_fast_it_goes(
-    world: World, server: RedisServer, kind: Kind, ann: Actor
+    world: ContractWorld, server: RedisServer, kind: LockKind, ann: Actor
 ) -> None:
     lock = kind.make(world.connect(), world.name)
     fences = []

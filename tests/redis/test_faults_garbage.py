@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from interlock.core.errors import StoreError
-from interlock.testing.store_fixture import TASKS, THREADS, World
+from interlock.testing.store_fixture import TASKS, THREADS, ContractWorld
 from tests.support.redis_helpers import place_of
 
 GARBAGE = [b"HTTP/1.1 502 Bad Gateway\r\n\r\n", b":many\r\n", b"$some\r\n", b"*1\r\n:x\r\n", b"\x00\x01\x02\xff"]
@@ -59,12 +59,14 @@ def garbling() -> Iterator[Garbling]:
         thread.join()
 
 
-@pytest.mark.parametrize("colour", [THREADS, TASKS])
+@pytest.mark.parametrize("sync_or_async", [THREADS, TASKS])
 @pytest.mark.parametrize("words", GARBAGE)
-def test_garbage_is_shown_in_the_error_and_ends_the_connection(garbling: Garbling, colour: str, words: bytes) -> None:
+def test_garbage_is_shown_in_the_error_and_ends_the_connection(
+    garbling: Garbling, sync_or_async: str, words: bytes
+) -> None:
     garbling.words = words
     port = garbling.server_address[1]
-    with closing(World(place_of(f"redis://127.0.0.1:{port}?socket_timeout=1"), colour)) as world:
+    with closing(ContractWorld(place_of(f"redis://127.0.0.1:{port}?socket_timeout=1"), sync_or_async)) as world:
         lock: Any = world.connect().lock("page")
         ann = world.actor()
         for _ in range(2):
@@ -73,4 +75,4 @@ def test_garbage_is_shown_in_the_error_and_ends_the_connection(garbling: Garblin
             assert f"127.0.0.1:{port}" in str(caught.value)
             assert repr(words[:10])[2:-1] in str(caught.value)
     # Tasks share a connection, so the withdrawal of the first claim may be on its way already.
-    assert max(garbling.scripts) <= (1 if colour == THREADS else 2)
+    assert max(garbling.scripts) <= (1 if sync_or_async == THREADS else 2)

@@ -13,7 +13,7 @@ from interlock.api.connect import open_store
 from interlock.core.claims import SEPARATOR, Claim, LockSpec
 from interlock.runtime.process import fresh_id
 from interlock.testing.actors import Actor
-from interlock.testing.store_fixture import Kind, World
+from interlock.testing.store_fixture import ContractWorld, LockKind
 from interlock.testing.waiting import eventually, throughout
 from tests.servers import Proxy, RedisServer, need
 from tests.support.redis_helpers import SERVERS, client_ids, connect_to, key_of, one_after_another
@@ -60,7 +60,7 @@ def is_quiet(server: RedisServer) -> bool:
     ids=["of their own", "in common"],
 )
 def test_waiters_on_a_held_lock_ask_at_most_once_a_second_each(
-    world: World, server: RedisServer, connections: str
+    world: ContractWorld, server: RedisServer, connections: str
 ) -> None:
     holder, *waiters = world.actors(1 + WAITERS)
     shared = world.connect()
@@ -78,7 +78,9 @@ def test_waiters_on_a_held_lock_ask_at_most_once_a_second_each(
     assert len(one_after_another(waiters, waiting)) == len(waiters)
 
 
-def test_waiters_for_a_server_that_is_down_do_not_storm_it(proxy: Proxy, server: RedisServer, world: World) -> None:
+def test_waiters_for_a_server_that_is_down_do_not_storm_it(
+    proxy: Proxy, server: RedisServer, world: ContractWorld
+) -> None:
     holder, *waiters = world.actors(1 + 20)
     grant = holder.do(world.connect().lock(world.name, ttl=4).acquire)  # renewed while they connect
     waiting = [each.start(connect_to(world, proxy.url).lock(world.name).acquire) for each in waiters]
@@ -95,7 +97,7 @@ def test_waiters_for_a_server_that_is_down_do_not_storm_it(proxy: Proxy, server:
     assert holder.do(grant.release) is False
 
 
-def test_a_hand_over_tells_one_waiter_only(world: World, server: RedisServer) -> None:
+def test_a_hand_over_tells_one_waiter_only(world: ContractWorld, server: RedisServer) -> None:
     holder, *waiters = world.actors(1 + 10)
     lock = world.connect().lock(world.name)
     assert holder.do(holder.do(lock.acquire).release) is True  # the server has the scripts
@@ -161,7 +163,7 @@ def _move_on(queue: Any, name: str, line: list[Claim]) -> None:
 
 
 def test_an_idle_name_keeps_one_small_key_that_ends_by_itself(
-    world: World, server: RedisServer, kind: Kind, locks: Any, ann: Actor, bob: Actor
+    world: ContractWorld, server: RedisServer, kind: LockKind, locks: Any, ann: Actor, bob: Actor
 ) -> None:
     names = [world.fresh_name() for _ in range(10)]
     for name in names:
@@ -179,7 +181,7 @@ def test_an_idle_name_keeps_one_small_key_that_ends_by_itself(
 
 
 def test_a_closed_connection_leaves_no_socket_or_subscription(
-    world: World, server: RedisServer, locks: Any, ann: Actor, bob: Actor
+    world: ContractWorld, server: RedisServer, locks: Any, ann: Actor, bob: Actor
 ) -> None:
     grant = ann.do(locks.lock(world.name).acquire)
     waiting = bob.start(locks.lock(world.name).acquire)
@@ -191,9 +193,9 @@ def test_a_closed_connection_leaves_no_socket_or_subscription(
         eventually(lambda: client_ids(wire, "normal") == [] and client_ids(wire, "pubsub") == [])
 
 
-def test_an_abandoned_line_is_forgotten_by_the_server(world: World, server: RedisServer) -> None:
+def test_an_abandoned_line_is_forgotten_by_the_server(world: ContractWorld, server: RedisServer) -> None:
     for number in range(3):
-        world.ghost(LockSpec(world.key(), ttl=0.2, label=str(number)))
+        world.stale_claim(LockSpec(world.key(), ttl=0.2, label=str(number)))
     assert server.command("DBSIZE") >= 1
     with server.wire() as wire:
         for key in server.command("KEYS", "*"):

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from interlock.testing.store_fixture import World
+from interlock.testing.store_fixture import ContractWorld
 from interlock.testing.waiting import Stalls, throughout
 from tests.servers import DistantCluster, RedisCluster, RedisServer, need, serving
 from tests.support.redis_helpers import key_of, place_of
@@ -34,7 +34,7 @@ class Holders:
         ttl: of each.
     """
 
-    def __init__(self, world: World, leases: int, ttl: float) -> None:
+    def __init__(self, world: ContractWorld, leases: int, ttl: float) -> None:
         locks = world.connect()
         self.told: dict[str, float] = {}
         names = [world.fresh_name() for _ in range(leases)]
@@ -58,9 +58,11 @@ class Holders:
         return max(machine.between(grant._deadline, self.told[grant.name]) for grant in lost)
 
 
-@pytest.mark.parametrize(("distant", "colour"), [("valkey", "threads"), ("redis", "tasks")], indirect=["distant"])
-def test_a_stopped_node_loses_only_its_own_leases_on_time(distant: DistantCluster, colour: str) -> None:
-    world = World(place_of(distant.url), colour)
+@pytest.mark.parametrize(
+    ("distant", "sync_or_async"), [("valkey", "threads"), ("redis", "tasks")], indirect=["distant"]
+)
+def test_a_stopped_node_loses_only_its_own_leases_on_time(distant: DistantCluster, sync_or_async: str) -> None:
+    world = ContractWorld(place_of(distant.url), sync_or_async)
     dead = distant.cluster.nodes[1]
     try:
         holders = Holders(world, LEASES, TTL)
@@ -81,11 +83,11 @@ def test_a_stopped_node_loses_only_its_own_leases_on_time(distant: DistantCluste
         world.close()
 
 
-@pytest.mark.parametrize("colour", ["threads", "tasks"])
-def test_moving_a_slot_costs_no_lease_of_another_slot(colour: str) -> None:
+@pytest.mark.parametrize("sync_or_async", ["threads", "tasks"])
+def test_moving_a_slot_costs_no_lease_of_another_slot(sync_or_async: str) -> None:
     need("valkey")
     with RedisCluster(3) as cluster:
-        with closing(World(place_of(cluster.url), colour)) as world:
+        with closing(ContractWorld(place_of(cluster.url), sync_or_async)) as world:
             holders = Holders(world, 100, TTL)
             moved = holders.grants[0].name
             with cluster.moving(key_of(moved)):

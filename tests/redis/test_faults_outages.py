@@ -7,7 +7,7 @@ import pytest
 
 from interlock.core.errors import LockTimeout, StoreError
 from interlock.testing.actors import Actor
-from interlock.testing.store_fixture import World
+from interlock.testing.store_fixture import ContractWorld
 from interlock.testing.waiting import eventually, lasting, throughout
 from tests.servers import RedisCluster, RedisSentinel, RedisServer, need
 from tests.support.redis_helpers import key_of, place_of, servers_with
@@ -18,19 +18,19 @@ LATE = 1.0  # seconds on a busy machine
 ONE = pytest.mark.parametrize("server", servers_with()[:1], indirect=True)
 
 
-def starting(world: World, locks: Any, *names: str, **how: Any) -> list[Any]:
+def starting(world: ContractWorld, locks: Any, *names: str, **how: Any) -> list[Any]:
     """Let an actor acquire each name, with a time-out or without."""
     return [world.actor().start(locks.lock(name, ttl=2).acquire, **how) for name in names]
 
 
-def used(world: World, locks: Any) -> Any:
+def used(world: ContractWorld, locks: Any) -> Any:
     """Return a connection that has already been used."""
     ann = world.actor()
     ann.do(ann.do(locks.lock(world.fresh_name()).acquire).release)
     return locks
 
 
-def test_an_acquire_in_an_outage_waits_for_the_server(world: World, server: RedisServer) -> None:
+def test_an_acquire_in_an_outage_waits_for_the_server(world: ContractWorld, server: RedisServer) -> None:
     known, fresh, third = used(world, world.connect()), world.connect(), used(world, world.connect())
     names = [world.fresh_name() for _ in range(3)]
     server.kill()
@@ -46,7 +46,7 @@ def test_an_acquire_in_an_outage_waits_for_the_server(world: World, server: Redi
 
 
 @ONE
-def test_an_acquire_waits_for_a_stopped_server(world: World, server: RedisServer) -> None:
+def test_an_acquire_waits_for_a_stopped_server(world: ContractWorld, server: RedisServer) -> None:
     locks = used(world, world.connect())
     server.pause()
     (coming,) = starting(world, locks, world.name, timeout=WAIT_LIMIT)
@@ -58,7 +58,9 @@ def test_an_acquire_waits_for_a_stopped_server(world: World, server: RedisServer
 
 
 @ONE
-def test_an_acquire_waits_no_longer_than_its_time_and_says_why(world: World, server: RedisServer, ann: Actor) -> None:
+def test_an_acquire_waits_no_longer_than_its_time_and_says_why(
+    world: ContractWorld, server: RedisServer, ann: Actor
+) -> None:
     locks = used(world, world.connect())
     server.kill()
     for timeout, least in ((0, 0.0), (1.5, 1.5)):
@@ -73,17 +75,19 @@ def test_an_acquire_waits_no_longer_than_its_time_and_says_why(world: World, ser
 
 
 @ONE
-def test_a_wrong_address_is_an_error_soon_without_a_time(world: World, server: RedisServer, locks: Any) -> None:
+def test_a_wrong_address_is_an_error_soon_without_a_time(
+    world: ContractWorld, server: RedisServer, locks: Any
+) -> None:
     server.kill()
     with lasting(0.0, 2.5 + LATE), pytest.raises(StoreError, match=str(server.port)):
         world.actor().do(locks.lock(world.name).acquire)
 
 
-@pytest.mark.parametrize("colour", ["threads", "tasks"])
-def test_new_acquires_wait_for_the_master_that_sentinel_promotes(colour: str) -> None:
+@pytest.mark.parametrize("sync_or_async", ["threads", "tasks"])
+def test_new_acquires_wait_for_the_master_that_sentinel_promotes(sync_or_async: str) -> None:
     need("valkey")
     with RedisSentinel("valkey") as group:
-        with closing(World(place_of(group.url), colour)) as world:
+        with closing(ContractWorld(place_of(group.url), sync_or_async)) as world:
             known, fresh = used(world, world.connect()), world.connect()
             names = [world.fresh_name() for _ in range(4)]
             group.master.kill()
@@ -94,11 +98,11 @@ def test_new_acquires_wait_for_the_master_that_sentinel_promotes(colour: str) ->
             assert [each.result(60).name for each in coming] == names
 
 
-@pytest.mark.parametrize("colour", ["threads", "tasks"])
-def test_new_acquires_wait_for_a_node_of_the_cluster(colour: str) -> None:
+@pytest.mark.parametrize("sync_or_async", ["threads", "tasks"])
+def test_new_acquires_wait_for_a_node_of_the_cluster(sync_or_async: str) -> None:
     need("redis")
     with RedisCluster(3, "redis") as cluster:
-        with closing(World(place_of(cluster.url), colour)) as world:
+        with closing(ContractWorld(place_of(cluster.url), sync_or_async)) as world:
             locks = used(world, world.connect())
             names = [world.fresh_name() for _ in range(12)]
             dead = cluster.nodes[1]

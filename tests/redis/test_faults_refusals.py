@@ -8,7 +8,7 @@ import pytest
 import interlock
 from interlock.core.errors import InvalidArgument, StoreError
 from interlock.testing.actors import Actor
-from interlock.testing.store_fixture import Kind, World
+from interlock.testing.store_fixture import ContractWorld, LockKind
 from interlock.testing.waiting import eventually, throughout
 from tests.servers import RedisServer
 from tests.support.redis_helpers import connect_to, key_of, one_after_another, servers_with, user
@@ -19,7 +19,7 @@ SECRET = "open sesame"
 GUARDED = pytest.mark.parametrize("server", servers_with(password=SECRET), indirect=True)
 
 
-def refusal(world: World, locks: Any, name: str = "") -> str:
+def refusal(world: ContractWorld, locks: Any, name: str = "") -> str:
     """Return the text of the error that acquiring raises."""
     with pytest.raises(StoreError) as caught:
         world.actor().do(locks.lock(name or world.name).acquire, timeout=2)
@@ -30,7 +30,7 @@ def refusal(world: World, locks: Any, name: str = "") -> str:
 
 
 def test_a_server_without_memory_is_a_clear_temporary_error(
-    world: World, server: RedisServer, kind: Kind, ann: Actor
+    world: ContractWorld, server: RedisServer, kind: LockKind, ann: Actor
 ) -> None:
     lock = kind.make(world.connect(), world.name)
     server.command("CONFIG", "SET", "maxmemory", 1)
@@ -42,7 +42,9 @@ def test_a_server_without_memory_is_a_clear_temporary_error(
     assert world.nothing_left()
 
 
-def test_holders_renew_and_release_without_server_memory(world: World, server: RedisServer, ann: Actor) -> None:
+def test_holders_renew_and_release_without_server_memory(
+    world: ContractWorld, server: RedisServer, ann: Actor
+) -> None:
     grant = ann.do(world.connect().lock(world.name).acquire)
     server.command("CONFIG", "SET", "maxmemory", 1)
     assert ann.do(grant.renew) is True
@@ -51,7 +53,7 @@ def test_holders_renew_and_release_without_server_memory(world: World, server: R
     assert world.nothing_left()
 
 
-def test_waiters_keep_their_places_without_server_memory(world: World, server: RedisServer) -> None:
+def test_waiters_keep_their_places_without_server_memory(world: ContractWorld, server: RedisServer) -> None:
     ann, *others = world.actors(3)
     grant = ann.do(world.connect().lock(world.name, ttl=1.5).acquire)
     waiting = [world.in_line(each.start, world.connect().lock(world.name, ttl=1.5).acquire) for each in others]
@@ -65,13 +67,15 @@ def test_waiters_keep_their_places_without_server_memory(world: World, server: R
     assert world.nothing_left()
 
 
-def test_a_read_only_replica_is_a_clear_error(world: World, replica: RedisServer) -> None:
+def test_a_read_only_replica_is_a_clear_error(world: ContractWorld, replica: RedisServer) -> None:
     text = refusal(world, connect_to(world, replica.url))
     assert "replica" in text.lower()
     assert str(replica.port) in text
 
 
-def test_a_primary_that_becomes_a_replica_is_a_clear_error(world: World, server: RedisServer, ann: Actor) -> None:
+def test_a_primary_that_becomes_a_replica_is_a_clear_error(
+    world: ContractWorld, server: RedisServer, ann: Actor
+) -> None:
     lock = world.connect().lock(world.name)
     grant = ann.do(lock.acquire)
     server.command("REPLICAOF", "127.0.0.1", 1)
@@ -85,7 +89,7 @@ def test_a_primary_that_becomes_a_replica_is_a_clear_error(world: World, server:
 
 @pytest.mark.parametrize("how", [{"blocking": False}, {"timeout": 1}, {}], ids=["a try", "a wait", "without a limit"])
 def test_a_grant_that_no_replica_can_confirm_leaves_nothing(
-    world: World, server: RedisServer, ann: Actor, how: dict[str, Any]
+    world: ContractWorld, server: RedisServer, ann: Actor, how: dict[str, Any]
 ) -> None:
     """The grant is made before WAIT is refused: no right to it, or a proxy without it."""
     locks = connect_to(world, user(server, "~interlock:*", "&interlock:*", "+@all", "-wait") + "?replicas=1")
@@ -98,7 +102,7 @@ def test_a_grant_that_no_replica_can_confirm_leaves_nothing(
 
 
 @GUARDED
-def test_a_wrong_password_is_an_error_that_does_not_repeat_it(world: World, server: RedisServer) -> None:
+def test_a_wrong_password_is_an_error_that_does_not_repeat_it(world: ContractWorld, server: RedisServer) -> None:
     url = f"redis://:wrong-word@{server.host}:{server.port}"
     text = refusal(world, connect_to(world, url))
     assert "password" in text.lower()
@@ -106,7 +110,7 @@ def test_a_wrong_password_is_an_error_that_does_not_repeat_it(world: World, serv
 
 
 @GUARDED
-def test_a_missing_password_is_a_clear_error(world: World, server: RedisServer) -> None:
+def test_a_missing_password_is_a_clear_error(world: ContractWorld, server: RedisServer) -> None:
     text = refusal(world, connect_to(world, f"redis://{server.host}:{server.port}"))
     assert "authentication" in text.lower() or "password" in text.lower()
 
@@ -125,7 +129,7 @@ NEEDED = ("~interlock:*", "&interlock:*")
     ],
 )
 def test_what_is_forbidden_is_an_error_that_names_it(
-    world: World, server: RedisServer, rules: tuple[str, ...], said: str
+    world: ContractWorld, server: RedisServer, rules: tuple[str, ...], said: str
 ) -> None:
     locks = connect_to(world, user(server, "+@all", *rules))
     world.actor().do(world.connect().lock(world.name).acquire)
@@ -134,7 +138,7 @@ def test_what_is_forbidden_is_an_error_that_names_it(
 
 
 def test_revoked_rights_are_an_error_and_releases_are_repeatable(
-    world: World, server: RedisServer, ann: Actor
+    world: ContractWorld, server: RedisServer, ann: Actor
 ) -> None:
     locks = connect_to(world, user(server, "+@all", *NEEDED))
     grant = ann.do(locks.lock(world.name).acquire)
@@ -159,7 +163,7 @@ FOREIGN = [
 
 @pytest.mark.parametrize("value", FOREIGN, ids=lambda value: value[0])
 def test_a_foreign_value_under_our_key_is_an_error_and_stays(
-    world: World, server: RedisServer, ann: Actor, value: tuple[str, ...]
+    world: ContractWorld, server: RedisServer, ann: Actor, value: tuple[str, ...]
 ) -> None:
     command, *rest = value
     name = world.fresh_name()
@@ -175,7 +179,7 @@ def test_a_foreign_value_under_our_key_is_an_error_and_stays(
 
 @pytest.mark.parametrize("name", ["book:1", "a}b", "a%7Db", "{x}", "x", "100%", "é ☃ \n 'quoted' \"\\"])
 def test_all_keys_of_a_name_share_a_hash_tag_without_collisions(
-    world: World, server: RedisServer, ann: Actor, bob: Actor, name: str
+    world: ContractWorld, server: RedisServer, ann: Actor, bob: Actor, name: str
 ) -> None:
     locks = world.connect(namespace="app")
     server.command("FLUSHALL")

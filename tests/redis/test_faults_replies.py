@@ -9,7 +9,7 @@ import pytest
 
 from interlock.core.errors import LockError, LockLost, StoreError
 from interlock.testing.actors import Actor
-from interlock.testing.store_fixture import THREADS, Kind, World
+from interlock.testing.store_fixture import THREADS, ContractWorld, LockKind
 from interlock.testing.waiting import RENEWED, WAIT_LIMIT, eventually, lasting, throughout
 from tests.servers import Proxy
 from tests.support.redis_helpers import connect_to
@@ -18,7 +18,7 @@ IO_TIMEOUT = 2.0  # seconds; the store's default
 SLACK = 1.0  # seconds for a busy machine
 
 
-def warm(world: World, proxy: Proxy, options: str = "", **how: Any) -> Any:
+def warm(world: ContractWorld, proxy: Proxy, options: str = "", **how: Any) -> Any:
     """Return a connection through the proxy that has loaded its scripts and finished its set-up."""
     locks = connect_to(world, proxy.url + options, **how)
     ann = world.actor()
@@ -29,7 +29,9 @@ def warm(world: World, proxy: Proxy, options: str = "", **how: Any) -> Any:
 # -- cut off --------------------------------------------------------------------------------------------
 
 
-def test_an_acquire_whose_reply_was_cut_leaves_no_orphan(world: World, proxy: Proxy, kind: Kind, ann: Actor) -> None:
+def test_an_acquire_whose_reply_was_cut_leaves_no_orphan(
+    world: ContractWorld, proxy: Proxy, kind: LockKind, ann: Actor
+) -> None:
     lock = kind.make(warm(world, proxy), world.name)
     proxy.drop_next_reply()
     grant = ann.do(lock.acquire)
@@ -40,7 +42,7 @@ def test_an_acquire_whose_reply_was_cut_leaves_no_orphan(world: World, proxy: Pr
 
 
 def test_a_release_whose_reply_was_cut_is_true_and_done_once(
-    world: World, proxy: Proxy, kind: Kind, ann: Actor, bob: Actor
+    world: ContractWorld, proxy: Proxy, kind: LockKind, ann: Actor, bob: Actor
 ) -> None:
     locks = warm(world, proxy)
     lost: list[Any] = []
@@ -56,7 +58,7 @@ def test_a_release_whose_reply_was_cut_is_true_and_done_once(
     assert lost == []
 
 
-def test_a_renewal_whose_reply_was_cut_is_asked_again(world: World, proxy: Proxy, ann: Actor) -> None:
+def test_a_renewal_whose_reply_was_cut_is_asked_again(world: ContractWorld, proxy: Proxy, ann: Actor) -> None:
     locks = warm(world, proxy)
     lost: list[Any] = []
     grant = ann.do(locks.lock(world.name, ttl=1.5, on_lost=lost.append).acquire)
@@ -68,7 +70,7 @@ def test_a_renewal_whose_reply_was_cut_is_asked_again(world: World, proxy: Proxy
 
 
 def test_a_waiter_whose_replies_were_cut_gets_the_lock(
-    world: World, proxy: Proxy, kind: Kind, ann: Actor, bob: Actor
+    world: ContractWorld, proxy: Proxy, kind: LockKind, ann: Actor, bob: Actor
 ) -> None:
     locks = warm(world, proxy)
     grant = ann.do(kind.rival(world.connect(), world.name).acquire)
@@ -82,7 +84,7 @@ def test_a_waiter_whose_replies_were_cut_gets_the_lock(
     assert bob.do(later.release) is True
 
 
-def test_repeated_cuts_lose_no_claim_and_keep_exclusion(world: World, proxy: Proxy) -> None:
+def test_repeated_cuts_lose_no_claim_and_keep_exclusion(world: ContractWorld, proxy: Proxy) -> None:
     actors = world.actors(4)
     locks = warm(world, proxy)
     inside: list[int] = []
@@ -107,7 +109,9 @@ def test_repeated_cuts_lose_no_claim_and_keep_exclusion(world: World, proxy: Pro
 # -- delayed --------------------------------------------------------------------------------------------
 
 
-def test_replies_slower_than_the_time_out_fail_without_a_claim(world: World, proxy: Proxy, ann: Actor) -> None:
+def test_replies_slower_than_the_time_out_fail_without_a_claim(
+    world: ContractWorld, proxy: Proxy, ann: Actor
+) -> None:
     locks = warm(world, proxy, "?socket_timeout=0.2")
     lock = locks.lock(world.name, ttl=1, timeout=1)
     proxy.delay(0.5)
@@ -127,7 +131,7 @@ def test_replies_slower_than_the_time_out_fail_without_a_claim(world: World, pro
     ids=["half a second", "half a second, replies only", "by default"],
 )
 def test_an_acquire_at_a_black_hole_ends_in_time(
-    world: World, proxy: Proxy, options: str, passes_requests: bool, ann: Actor
+    world: ContractWorld, proxy: Proxy, options: str, passes_requests: bool, ann: Actor
 ) -> None:
     lock = warm(world, proxy, options).lock(world.name, ttl=1, timeout=1.0)
     proxy.black_hole(passes_requests)
@@ -137,7 +141,7 @@ def test_an_acquire_at_a_black_hole_ends_in_time(
     eventually(lambda: world.nothing_left(), within=3)
 
 
-def test_a_waiter_at_a_black_hole_ends_in_time(world: World, proxy: Proxy, ann: Actor, bob: Actor) -> None:
+def test_a_waiter_at_a_black_hole_ends_in_time(world: ContractWorld, proxy: Proxy, ann: Actor, bob: Actor) -> None:
     locks = warm(world, proxy, "?socket_timeout=0.5")
     ann.do(world.connect().lock(world.name).acquire)
     with lasting(0.0, 2 * RENEWED + 0.5 + SLACK):
@@ -149,7 +153,9 @@ def test_a_waiter_at_a_black_hole_ends_in_time(world: World, proxy: Proxy, ann: 
     eventually(lambda: not world.waiters(), within=3)
 
 
-def test_a_holder_at_a_black_hole_loses_by_its_own_clock(world: World, proxy: Proxy, ann: Actor, bob: Actor) -> None:
+def test_a_holder_at_a_black_hole_loses_by_its_own_clock(
+    world: ContractWorld, proxy: Proxy, ann: Actor, bob: Actor
+) -> None:
     locks = warm(world, proxy, "?socket_timeout=0.5")
     lost: list[Any] = []
     grant = ann.do(locks.lock(world.name, ttl=1, on_lost=lost.append).acquire)
@@ -164,7 +170,7 @@ def test_a_holder_at_a_black_hole_loses_by_its_own_clock(world: World, proxy: Pr
 
 
 def test_a_release_at_a_black_hole_fails_and_can_be_repeated(
-    world: World, proxy: Proxy, kind: Kind, ann: Actor
+    world: ContractWorld, proxy: Proxy, kind: LockKind, ann: Actor
 ) -> None:
     locks = warm(world, proxy, "?socket_timeout=0.3")
     grant = ann.do(kind.make(locks, world.name).acquire)
@@ -177,7 +183,7 @@ def test_a_release_at_a_black_hole_fails_and_can_be_repeated(
 
 
 def test_a_swallowed_notification_is_found_by_a_later_look(
-    world: World, proxy: Proxy, ann: Actor, bob: Actor
+    world: ContractWorld, proxy: Proxy, ann: Actor, bob: Actor
 ) -> None:
     locks = warm(world, proxy)
     grant = ann.do(world.connect().lock(world.name).acquire)
@@ -191,7 +197,7 @@ def test_a_swallowed_notification_is_found_by_a_later_look(
     assert world.nothing_left()
 
 
-def test_stale_claims_delay_no_other_acquire_and_no_close(world: World, proxy: Proxy, ann: Actor) -> None:
+def test_stale_claims_delay_no_other_acquire_and_no_close(world: ContractWorld, proxy: Proxy, ann: Actor) -> None:
     """They are taken out in the background, one after the other."""
     stale, delay = 12, 0.3
     locks = warm(world, proxy, "?socket_timeout=1")
@@ -209,7 +215,7 @@ def test_stale_claims_delay_no_other_acquire_and_no_close(world: World, proxy: P
         ann.do(locks.close)
 
 
-def test_what_takes_out_stale_claims_ends_with_the_connection(world: World, proxy: Proxy, ann: Actor) -> None:
+def test_what_takes_out_stale_claims_ends_with_the_connection(world: ContractWorld, proxy: Proxy, ann: Actor) -> None:
     locks = warm(world, proxy, "?socket_timeout=0.5")
     proxy.black_hole()
     with pytest.raises(StoreError):
@@ -219,8 +225,8 @@ def test_what_takes_out_stale_claims_ends_with_the_connection(world: World, prox
     eventually(lambda: not at_work(world, ann), within=2 * 0.5 + SLACK)
 
 
-def at_work(world: World, actor: Actor) -> bool:
+def at_work(world: ContractWorld, actor: Actor) -> bool:
     """Say whether a thread or a task takes out stale claims."""
-    if world.colour == THREADS:
+    if world.sync_or_async == THREADS:
         return any(each.name == "interlock-take-out" for each in threading.enumerate())
     return bool(actor.do(lambda: any(each.get_name() == "interlock-take-out" for each in asyncio.all_tasks())))

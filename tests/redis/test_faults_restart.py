@@ -8,7 +8,7 @@ import pytest
 
 from interlock.core.errors import LockLost, StoreError
 from interlock.testing.actors import Actor
-from interlock.testing.store_fixture import World
+from interlock.testing.store_fixture import ContractWorld
 from interlock.testing.waiting import eventually
 from tests.servers import RedisServer
 from tests.support.client_actors import hand_over
@@ -32,7 +32,7 @@ LOSSES = pytest.mark.parametrize("lose", [RedisServer.restart, flush])
 
 @LOSSES
 def test_a_forgotten_holder_loses_and_the_next_fence_is_higher(
-    world: World, server: RedisServer, ann: Actor, bob: Actor, lose: Callable[[RedisServer], None]
+    world: ContractWorld, server: RedisServer, ann: Actor, bob: Actor, lose: Callable[[RedisServer], None]
 ) -> None:
     lost: list[Any] = []
     grant = ann.do(world.connect().lock(world.name, ttl=1.5, on_lost=lost.append).acquire)
@@ -49,7 +49,7 @@ def test_a_forgotten_holder_loses_and_the_next_fence_is_higher(
 
 @LOSSES
 def test_forgotten_waiters_enter_again_and_get_the_lock_in_turn(
-    world: World, server: RedisServer, lose: Callable[[RedisServer], None]
+    world: ContractWorld, server: RedisServer, lose: Callable[[RedisServer], None]
 ) -> None:
     ann, *others = world.actors(4)
     old = ann.do(world.connect().lock(world.name, ttl=1.5).acquire)
@@ -66,7 +66,12 @@ def test_forgotten_waiters_enter_again_and_get_the_lock_in_turn(
 @pytest.mark.parametrize("server", servers_with(persist=True), indirect=True)
 @pytest.mark.parametrize("outage", [RedisServer.restart, pause])
 def test_an_outage_of_a_persistent_server_loses_nothing(
-    world: World, server: RedisServer, locks: Any, ann: Actor, bob: Actor, outage: Callable[[RedisServer], None]
+    world: ContractWorld,
+    server: RedisServer,
+    locks: Any,
+    ann: Actor,
+    bob: Actor,
+    outage: Callable[[RedisServer], None],
 ) -> None:
     lost: list[Any] = []
     grant = ann.do(locks.lock(world.name, ttl=3, on_lost=lost.append).acquire)
@@ -81,7 +86,7 @@ def test_an_outage_of_a_persistent_server_loses_nothing(
 
 @pytest.mark.parametrize("server", servers_with(persist=True), indirect=True)
 def test_a_release_while_the_server_is_away_can_be_repeated(
-    world: World, server: RedisServer, locks: Any, ann: Actor
+    world: ContractWorld, server: RedisServer, locks: Any, ann: Actor
 ) -> None:
     grant = ann.do(locks.lock(world.name, ttl=30).acquire)
     server.kill()

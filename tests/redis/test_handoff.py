@@ -10,7 +10,7 @@ import pytest
 from interlock.core.errors import StoreError
 from interlock.testing.actors import Actor
 from interlock.testing.other_process import Remote
-from interlock.testing.store_fixture import World
+from interlock.testing.store_fixture import ContractWorld
 from interlock.testing.waiting import RENEWED, WAIT_LIMIT, eventually
 from tests.servers import Proxy
 from tests.support.redis_helpers import Line, connect_to
@@ -29,7 +29,7 @@ def let_go(actor: Actor, grant: Any) -> bool:
 
 
 def test_a_successor_is_let_in_though_the_server_does_not_answer(
-    world: World, proxy: Proxy, ann: Actor, bob: Actor
+    world: ContractWorld, proxy: Proxy, ann: Actor, bob: Actor
 ) -> None:
     line = Line(connect_to(world, proxy.url + "?socket_timeout=0.5"), world.name, ann)
     waiting = line.waits(bob)
@@ -49,7 +49,7 @@ def test_a_successor_is_let_in_though_the_server_does_not_answer(
 
 
 def test_a_successor_whose_look_failed_is_released_for_good(
-    world: World, proxy: Proxy, ann: Actor, bob: Actor
+    world: ContractWorld, proxy: Proxy, ann: Actor, bob: Actor
 ) -> None:
     line = Line(connect_to(world, proxy.url + "?socket_timeout=0.2"), world.name, ann, ttl=6)
     waiting = line.waits(bob)
@@ -66,7 +66,7 @@ def test_a_successor_whose_look_failed_is_released_for_good(
     assert world.nothing_left()
 
 
-def test_who_leaves_first_on_the_server_does_not_matter(world: World, proxy: Proxy) -> None:
+def test_who_leaves_first_on_the_server_does_not_matter(world: ContractWorld, proxy: Proxy) -> None:
     ann, bob, carol = world.actors(3)
     line = Line(connect_to(world, proxy.url + "?socket_timeout=0.5"), world.name, ann)
     to_bob = line.waits(bob)
@@ -85,7 +85,7 @@ def test_who_leaves_first_on_the_server_does_not_matter(world: World, proxy: Pro
     assert world.nothing_left()
 
 
-def test_a_successor_that_gives_up_is_passed_over(world: World, proxy: Proxy) -> None:
+def test_a_successor_that_gives_up_is_passed_over(world: ContractWorld, proxy: Proxy) -> None:
     ann, bob, carol = world.actors(3)
     line = Line(connect_to(world, proxy.url + "?socket_timeout=0.5"), world.name, ann)
     brief = line.waits(bob, timeout=RENEWED)
@@ -102,7 +102,7 @@ def test_a_successor_that_gives_up_is_passed_over(world: World, proxy: Proxy) ->
     assert world.nothing_left()
 
 
-def test_an_evicted_successor_stands_in_line_again(world: World, locks: Any) -> None:
+def test_an_evicted_successor_stands_in_line_again(world: ContractWorld, locks: Any) -> None:
     ann, bob, carol = world.actors(3)
     line = Line(locks, world.name, ann)
     to_bob = line.waits(bob)
@@ -119,7 +119,7 @@ def test_an_evicted_successor_stands_in_line_again(world: World, locks: Any) -> 
     assert world.nothing_left()
 
 
-def test_nobody_overtakes_another_process(world: World, remote: Callable[[], Remote], locks: Any) -> None:
+def test_nobody_overtakes_another_process(world: ContractWorld, remote: Callable[[], Remote], locks: Any) -> None:
     lock = locks.lock(world.name)
     ann, bob, carol = world.actors(3)
     other = remote()

@@ -24,7 +24,7 @@ from interlock.stores.redis.resp import Parser, RedisCommand
 from interlock.stores.redis.wire import RedisWire, with_source
 from interlock.testing.actors import Actor
 from interlock.testing.contract.fixtures import needs_signals, of_tasks, of_threads
-from interlock.testing.store_fixture import World
+from interlock.testing.store_fixture import ContractWorld
 from interlock.testing.waiting import RENEWED, eventually, throughout
 from tests.servers import Proxy, RedisServer
 from tests.support.redis_helpers import connect_to
@@ -36,7 +36,7 @@ FAULTS = ["hold", "drop", "cut"]
 PASSED_OVER = 2500  # claims that gave up between two others: more than two steps pass over
 
 
-def through(world: World, proxy: Proxy) -> Any:
+def through(world: ContractWorld, proxy: Proxy) -> Any:
     """Return a client that connects through the proxy."""
     return connect_to(world, f"{proxy.url}?socket_timeout={ANSWER:g}")
 
@@ -54,7 +54,7 @@ class Pair:
         worked: the call of the waiter.
     """
 
-    def __init__(self, world: World, locks: Any, holder: Any, waiter: Actor, work: Callable[[], Any]) -> None:
+    def __init__(self, world: ContractWorld, locks: Any, holder: Any, waiter: Actor, work: Callable[[], Any]) -> None:
         kinds: list[str] = []
         locks.subscribe(lambda event: kinds.append(event.kind))
         self.first = holder.do(locks.lock(world.name, ttl=MINUTE).acquire)
@@ -67,7 +67,7 @@ class Pair:
         proxy.catch(f"{self._second}\r\n$32\r\n{self.first.id}\r\n".encode(), fault)
 
 
-def timed(world: World, lock: Any, step: str) -> Any:
+def timed(world: ContractWorld, lock: Any, step: str) -> Any:
     """Return a function for an actor: it acquires and calls `step` of the grant at once.
 
     Returns:
@@ -90,7 +90,7 @@ class Runs:
         world, locks: where.
     """
 
-    def __init__(self, world: World, locks: Any) -> None:
+    def __init__(self, world: ContractWorld, locks: Any) -> None:
         self.ends: list[float] = []
         once = locks.once(world.name, keep=MINUTE)
 
@@ -108,7 +108,7 @@ class Runs:
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_run_is_recorded_though_the_release_before_it_is_late(
-    world: World, proxy: Proxy, fault: str, ann: Actor, bob: Actor
+    world: ContractWorld, proxy: Proxy, fault: str, ann: Actor, bob: Actor
 ) -> None:
     locks = through(world, proxy)
     runs = Runs(world, locks)
@@ -129,7 +129,7 @@ def test_a_run_is_recorded_though_the_release_before_it_is_late(
 @pytest.mark.parametrize("step", ["detach", "renew"])
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_step_succeeds_though_the_release_before_it_is_late(
-    world: World, proxy: Proxy, step: str, fault: str, ann: Actor, bob: Actor
+    world: ContractWorld, proxy: Proxy, step: str, fault: str, ann: Actor, bob: Actor
 ) -> None:
     locks = through(world, proxy)
     pair = Pair(world, locks, ann, bob, timed(world, locks.lock(world.name), step))
@@ -147,7 +147,7 @@ def test_a_step_succeeds_though_the_release_before_it_is_late(
 
 
 def test_a_run_is_recorded_though_the_server_was_stopped(
-    world: World, server: RedisServer, ann: Actor, bob: Actor
+    world: ContractWorld, server: RedisServer, ann: Actor, bob: Actor
 ) -> None:
     locks = connect_to(world, f"{server.url}?socket_timeout={ANSWER:g}")
     runs = Runs(world, locks)
@@ -167,7 +167,7 @@ def test_a_run_is_recorded_though_the_server_was_stopped(
 
 
 def test_renewals_of_others_do_not_wait_for_a_stopped_release(
-    world: World, proxy: Proxy, ann: Actor, bob: Actor
+    world: ContractWorld, proxy: Proxy, ann: Actor, bob: Actor
 ) -> None:
     locks = through(world, proxy)
     other = ann.do(locks.lock(world.fresh_name(), ttl=RENEWED).acquire)
@@ -183,7 +183,9 @@ def test_renewals_of_others_do_not_wait_for_a_stopped_release(
 
 
 @of_tasks
-def test_a_cancelled_release_is_no_loss_for_its_successor(world: World, proxy: Proxy, ann: Actor, bob: Actor) -> None:
+def test_a_cancelled_release_is_no_loss_for_its_successor(
+    world: ContractWorld, proxy: Proxy, ann: Actor, bob: Actor
+) -> None:
     locks = through(world, proxy)
     pair = Pair(world, locks, ann, bob, timed(world, locks.lock(world.name), "detach"))
     pair.catch(proxy, "hold")
@@ -212,7 +214,7 @@ class Main:
 
 @of_threads
 @needs_signals
-def test_an_interrupted_release_is_no_loss_for_its_successor(world: World, proxy: Proxy, bob: Actor) -> None:
+def test_an_interrupted_release_is_no_loss_for_its_successor(world: ContractWorld, proxy: Proxy, bob: Actor) -> None:
     locks = through(world, proxy)
     pair = Pair(world, locks, Main, bob, timed(world, locks.lock(world.name), "detach"))
     pair.catch(proxy, "hold")
@@ -231,7 +233,9 @@ def test_an_interrupted_release_is_no_loss_for_its_successor(world: World, proxy
     assert bob.do(world.connect().release, token) is True
 
 
-def test_a_reader_after_a_writer_is_detached_at_once(world: World, proxy: Proxy, ann: Actor, bob: Actor) -> None:
+def test_a_reader_after_a_writer_is_detached_at_once(
+    world: ContractWorld, proxy: Proxy, ann: Actor, bob: Actor
+) -> None:
     locks = through(world, proxy)
     kinds: list[str] = []
     locks.subscribe(lambda event: kinds.append(event.kind))
@@ -260,7 +264,7 @@ def remembered(ids: list[str]) -> int:
     return sum(each is not wanted and not wanted.isdisjoint(each) for each in found.values())
 
 
-def test_what_has_ended_is_remembered_nowhere(world: World, locks: Any, ann: Actor, bob: Actor) -> None:
+def test_what_has_ended_is_remembered_nowhere(world: ContractWorld, locks: Any, ann: Actor, bob: Actor) -> None:
     other, ids, kinds = world.connect(), [], []
     locks.subscribe(lambda event: kinds.append(event.kind))
     brief = {"ttl": 0.2, "renew": False}

@@ -12,16 +12,16 @@ import pytest
 import interlock
 from interlock.api.connect import split
 from interlock.core.errors import InvalidArgument
-from interlock.storekit._sync.pool import MOST
+from interlock.storekit._sync.pool import MAX_CONNECTIONS
 from interlock.stores.redis.clients import settings_of_client
 from interlock.stores.redis.settings import Tls, settings_of
-from interlock.testing.store_fixture import TASKS, THREADS, World
+from interlock.testing.store_fixture import TASKS, THREADS, ContractWorld
 from tests.servers import RedisSentinel, RedisServer, need
 from tests.servers.sentinel import MASTER, Sentinel
 from tests.support.redis_helpers import SERVERS, is_of_use, key_of, place_of
 
 Connect = Callable[..., Any]
-COLOURS = pytest.mark.parametrize("colour", [THREADS, TASKS])
+SYNC_AND_ASYNC = pytest.mark.parametrize("sync_or_async", [THREADS, TASKS])
 
 
 @pytest.fixture(params=[interlock.connect, interlock.aconnect])
@@ -137,7 +137,7 @@ def test_what_a_client_says_about_its_server_is_read() -> None:
         assert settings_of_client(make(unix_socket_path="/run/x"), tasks).address == "/run/x"
         secure = settings_of_client(make(ssl=True, ssl_ca_certs="/ca"), tasks)
         assert secure.tls.options["ssl_ca_certs"] == "/ca"
-        assert settings_of_client(make(), tasks).most == MOST
+        assert settings_of_client(make(), tasks).most == MAX_CONNECTIONS
 
 
 @pytest.fixture(params=SERVERS)
@@ -160,8 +160,10 @@ def test_the_options_of_a_sentinel_url_reach_the_servers(watched: RedisSentinel)
     master = watched.master
     eye = "sentinel_username=eye&sentinel_password=s%26t&socket_timeout=5"
     first.command("ACL", "SETUSER", "default", "off")
-    for colour, path, query, db in ((THREADS, f"{MASTER}/3", eye, 3), (TASKS, MASTER, f"db=2&{eye}", 2)):
-        with closing(World(place_of(f"redis+sentinel://{first.host}:{first.port}/{path}?{query}"), colour)) as world:
+    for sync_or_async, path, query, db in ((THREADS, f"{MASTER}/3", eye, 3), (TASKS, MASTER, f"db=2&{eye}", 2)):
+        with closing(
+            ContractWorld(place_of(f"redis+sentinel://{first.host}:{first.port}/{path}?{query}"), sync_or_async)
+        ) as world:
             ann = world.actor()
             grant = ann.do(world.connect().lock(world.name).acquire, timeout=10)
             assert key_of(world.name) in keys_in(master, db)
@@ -200,9 +202,9 @@ def test_host_names_are_checked_with_the_certificate(options: str, checks: bool,
 # -- TLS -----------------------------------------------------------------------------------------------------
 
 
-@COLOURS
+@SYNC_AND_ASYNC
 @pytest.mark.parametrize("of_sentinel", [True, False])
-def test_sentinel_over_tls(colour: str, of_sentinel: bool, tmp_path: Path) -> None:
+def test_sentinel_over_tls(sync_or_async: str, of_sentinel: bool, tmp_path: Path) -> None:
     need("redis")
     need("tls")
     with RedisServer("redis", tls=True, config={"tls-replication": "yes"}) as master:
@@ -219,5 +221,5 @@ def test_sentinel_over_tls(colour: str, of_sentinel: bool, tmp_path: Path) -> No
             authorities.write_text("".join(each.read_text() for each in known))
             options = f"ssl_ca_certs={authorities}" + ("" if of_sentinel else "&sentinel_ssl=false")
             place = place_of(f"rediss+sentinel://{sentinel.host}:{sentinel.port}/{MASTER}?{options}")
-            with closing(World(place, colour)) as world:
+            with closing(ContractWorld(place, sync_or_async)) as world:
                 is_of_use(world, world.connect())

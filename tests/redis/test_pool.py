@@ -9,10 +9,10 @@ import pytest
 
 import interlock
 from interlock.core.errors import StoreError
-from interlock.storekit._sync.pool import MOST
+from interlock.storekit._sync.pool import MAX_CONNECTIONS
 from interlock.testing.actors import Actor
 from interlock.testing.contract.fixtures import of_threads
-from interlock.testing.store_fixture import World
+from interlock.testing.store_fixture import ContractWorld
 from interlock.testing.waiting import RENEWED, WAIT_LIMIT, eventually, lasting, throughout
 from tests.servers import Proxy, RedisServer, Wire
 from tests.support.redis_helpers import client_ids, connect_to, one_after_another, servers_with
@@ -50,26 +50,26 @@ def use_by_many(locks: interlock.Locks, wire: Wire, threads: int = THREADS) -> i
     return most
 
 
-@pytest.mark.parametrize("most", [MOST, 5])
+@pytest.mark.parametrize("most", [MAX_CONNECTIONS, 5])
 def test_two_hundred_threads_share_a_few_connections(proxy: Proxy, wire: Wire, most: int) -> None:
-    url = f"redis://{proxy.host}:{proxy.port}/" + (f"?max_connections={most}" if most != MOST else "")
+    url = f"redis://{proxy.host}:{proxy.port}/" + (f"?max_connections={most}" if most != MAX_CONNECTIONS else "")
     with interlock.connect(url) as locks:
         proxy.delay(SLOW)
-        assert use_by_many(locks, wire, THREADS if most == MOST else 40) == most
+        assert use_by_many(locks, wire, THREADS if most == MAX_CONNECTIONS else 40) == most
 
 
 def test_a_process_that_holds_nothing_for_a_while_keeps_one(
     server: RedisServer, wire: Wire, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("interlock.runtime._threads.IDLE", 0.5)
+    monkeypatch.setattr("interlock.runtime._threads.ALARM_IDLE_LIMIT", 0.5)
     with interlock.connect(server.url, ttl=1) as locks:  # its watchdog looks three times in a ttl
-        use_by_many(locks, wire, MOST)
+        use_by_many(locks, wire, MAX_CONNECTIONS)
         eventually(lambda: number_of_connections(wire) == 1)
         with locks.lock("page"):
             pass
 
 
-def test_many_get_through_with_two_connections(world: World, server: RedisServer, wire: Wire) -> None:
+def test_many_get_through_with_two_connections(world: ContractWorld, server: RedisServer, wire: Wire) -> None:
     locks = connect_to(world, server.url + "?max_connections=2")
     kept = world.actor().do(locks.lock("kept", ttl=RENEWED).acquire)
     actors = world.actors(20)
@@ -80,7 +80,9 @@ def test_many_get_through_with_two_connections(world: World, server: RedisServer
 
 
 @of_threads
-def test_a_lease_is_renewed_over_a_contended_only_connection(world: World, server: RedisServer, proxy: Proxy) -> None:
+def test_a_lease_is_renewed_over_a_contended_only_connection(
+    world: ContractWorld, server: RedisServer, proxy: Proxy
+) -> None:
     with interlock.connect(f"redis://{proxy.host}:{proxy.port}/?max_connections=1") as locks:
         kept = locks.lock("kept", ttl=2 * RENEWED).acquire()
         proxy.delay(SLOW)
@@ -135,7 +137,7 @@ def rejected(wire: Wire) -> int:
 
 @FULL
 def test_an_acquire_waits_for_a_connection_within_its_timeout(
-    world: World, server: RedisServer, wire: Wire, ann: Actor, bob: Actor
+    world: ContractWorld, server: RedisServer, wire: Wire, ann: Actor, bob: Actor
 ) -> None:
     locks = connect_to(world, server.url + "?socket_timeout=0.3")
     with contextlib.ExitStack() as others:

@@ -7,7 +7,7 @@ from interlock.core.claims import SEPARATOR
 from interlock.core.errors import StoreError
 from interlock.stores.redis.keys import line_of
 from interlock.testing.actors import Actor
-from interlock.testing.store_fixture import World
+from interlock.testing.store_fixture import ContractWorld
 from interlock.testing.waiting import eventually
 from tests.servers import Proxy, RedisCluster, RedisServer
 from tests.support.client_actors import hand_over
@@ -15,7 +15,7 @@ from tests.support.redis_helpers import client_ids, connect_to, key_of
 
 
 def test_a_new_primary_ends_the_subscription_at_the_old_one(
-    world: World, server: RedisServer, replica: RedisServer, proxy: Proxy, ann: Actor, bob: Actor
+    world: ContractWorld, server: RedisServer, replica: RedisServer, proxy: Proxy, ann: Actor, bob: Actor
 ) -> None:
     theirs = connect_to(world, proxy.url)
     grant = ann.do(theirs.lock(world.name).acquire)
@@ -36,7 +36,7 @@ def test_a_new_primary_ends_the_subscription_at_the_old_one(
 
 
 def test_a_grant_needs_the_wanted_number_of_replicas(
-    world: World, server: RedisServer, replica: RedisServer, ann: Actor, bob: Actor
+    world: ContractWorld, server: RedisServer, replica: RedisServer, ann: Actor, bob: Actor
 ) -> None:
     locks = connect_to(world, f"{server.url}?replicas=1&socket_timeout=4")
     with server.wire() as wire:  # a new replica counts after its first acknowledgement

@@ -14,17 +14,17 @@ import pytest
 
 import interlock
 from interlock.testing.actors import Actor
-from interlock.testing.store_fixture import World
+from interlock.testing.store_fixture import ContractWorld
 from interlock.testing.waiting import WAIT_LIMIT, eventually, lasting, throughout
 from tests.process.test_loops import hand_over_once
 from tests.servers import Proxy, RedisServer
 from tests.support.cli_processes import Process
-from tests.support.redis_helpers import Line, client_ids, connect_to, in_colour
+from tests.support.redis_helpers import Line, client_ids, connect_to, for_interface
 
 POOLED = 8
 
 
-def pooled(world: World, proxy: Proxy, options: str = "?socket_timeout=0.5") -> Any:
+def pooled(world: ContractWorld, proxy: Proxy, options: str = "?socket_timeout=0.5") -> Any:
     """Return a connection through the proxy that has used several sockets at once."""
     locks = connect_to(world, proxy.url + options)
     actors = world.actors(POOLED)
@@ -33,7 +33,7 @@ def pooled(world: World, proxy: Proxy, options: str = "?socket_timeout=0.5") -> 
     for each, future in zip(actors, grants, strict=True):
         each.start(future.result(WAIT_LIMIT).release)
     for each in actors:
-        each.do(in_colour(world, lambda: None, lambda: asyncio.sleep(0)))
+        each.do(for_interface(world, lambda: None, lambda: asyncio.sleep(0)))
     proxy.delay(0)
     return locks
 
@@ -41,7 +41,7 @@ def pooled(world: World, proxy: Proxy, options: str = "?socket_timeout=0.5") -> 
 # -- connections that a device on the way dropped -------------------------------------------------------
 
 
-def test_a_holder_keeps_its_lease_over_forgotten_connections(world: World, proxy: Proxy, ann: Actor) -> None:
+def test_a_holder_keeps_its_lease_over_forgotten_connections(world: ContractWorld, proxy: Proxy, ann: Actor) -> None:
     locks = pooled(world, proxy)
     grant = ann.do(locks.lock(world.name, ttl=3).acquire)
     proxy.forget()
@@ -50,7 +50,7 @@ def test_a_holder_keeps_its_lease_over_forgotten_connections(world: World, proxy
     assert world.nothing_left()
 
 
-def test_a_lock_is_used_over_forgotten_connections(world: World, proxy: Proxy, ann: Actor) -> None:
+def test_a_lock_is_used_over_forgotten_connections(world: ContractWorld, proxy: Proxy, ann: Actor) -> None:
     locks = pooled(world, proxy)
     proxy.forget()
     with lasting(0.0, 4 * 0.5 + 1):
@@ -61,7 +61,7 @@ def test_a_lock_is_used_over_forgotten_connections(world: World, proxy: Proxy, a
 
 
 @pytest.mark.usefixtures("without_polling")
-def test_a_forgotten_subscription_is_renewed_during_a_wait(world: World, proxy: Proxy) -> None:
+def test_a_forgotten_subscription_is_renewed_during_a_wait(world: ContractWorld, proxy: Proxy) -> None:
     locks = connect_to(world, proxy.url + "?socket_timeout=0.5")
     ann, bob = world.actors(2)
     first = ann.do(world.connect().lock(world.name).acquire)
@@ -77,7 +77,9 @@ def test_a_forgotten_subscription_is_renewed_during_a_wait(world: World, proxy: 
 # -- requests that come late ----------------------------------------------------------------------------
 
 
-def test_a_claim_that_arrives_after_its_release_leaves_no_orphan(world: World, proxy: Proxy, ann: Actor) -> None:
+def test_a_claim_that_arrives_after_its_release_leaves_no_orphan(
+    world: ContractWorld, proxy: Proxy, ann: Actor
+) -> None:
     locks = pooled(world, proxy)
     proxy.hold()
     grant = ann.do(locks.lock(world.name).acquire, timeout=3)
@@ -89,7 +91,7 @@ def test_a_claim_that_arrives_after_its_release_leaves_no_orphan(world: World, p
 
 
 def test_releases_without_an_answer_keep_no_connections(
-    world: World, proxy: Proxy, server: RedisServer, ann: Actor
+    world: ContractWorld, proxy: Proxy, server: RedisServer, ann: Actor
 ) -> None:
     locks = pooled(world, proxy, "?socket_timeout=0.4")
     grants = [ann.do(locks.lock(world.fresh_name()).acquire) for _ in range(4)]
@@ -105,7 +107,7 @@ def test_releases_without_an_answer_keep_no_connections(
 
 
 def test_a_try_that_arrives_after_its_refusal_leaves_no_orphan(
-    world: World, proxy: Proxy, ann: Actor, bob: Actor
+    world: ContractWorld, proxy: Proxy, ann: Actor, bob: Actor
 ) -> None:
     locks = pooled(world, proxy, "?socket_timeout=0.3")
     held = bob.do(world.connect().lock(world.name).acquire)
@@ -116,7 +118,7 @@ def test_a_try_that_arrives_after_its_refusal_leaves_no_orphan(
     throughout(1.0, world.nothing_left)
 
 
-def test_waiters_without_a_subscription_give_up_together_in_time(world: World, proxy: Proxy) -> None:
+def test_waiters_without_a_subscription_give_up_together_in_time(world: ContractWorld, proxy: Proxy) -> None:
     locks = pooled(world, proxy)
     holder, *actors = world.actors(7)
     held = holder.do(world.connect().lock(world.name).acquire)
@@ -134,7 +136,7 @@ def test_waiters_without_a_subscription_give_up_together_in_time(world: World, p
 
 
 def test_closing_while_connecting_is_an_error_and_leaves_nothing(
-    world: World, proxy: Proxy, ann: Actor, bob: Actor
+    world: ContractWorld, proxy: Proxy, ann: Actor, bob: Actor
 ) -> None:
     locks = connect_to(world, proxy.url + "?socket_timeout=16")  # replies on one connection come 2 s apart
     direct = world.connect().lock(world.fresh_name())
@@ -151,7 +153,9 @@ def test_closing_while_connecting_is_an_error_and_leaves_nothing(
 
 
 @pytest.mark.parametrize("server", [pytest.param(("valkey", {}), id="valkey")], indirect=True)
-def test_a_failed_close_is_reported_beside_a_waiter_too(world: World, proxy: Proxy, ann: Actor, bob: Actor) -> None:
+def test_a_failed_close_is_reported_beside_a_waiter_too(
+    world: ContractWorld, proxy: Proxy, ann: Actor, bob: Actor
+) -> None:
     locks, other = connect_to(world, proxy.url + "?socket_timeout=1.5"), world.fresh_name()
     assert bob.do(world.connect().lock(other).acquire) is not None
     assert ann.do(locks.lock(world.name).acquire) is not None
@@ -165,7 +169,9 @@ def test_a_failed_close_is_reported_beside_a_waiter_too(world: World, proxy: Pro
 
 
 @pytest.mark.parametrize("server", [pytest.param(("valkey", {}), id="valkey")], indirect=True)
-def test_a_token_whose_renewal_had_no_answer_holds_on(world: World, proxy: Proxy, ann: Actor, bob: Actor) -> None:
+def test_a_token_whose_renewal_had_no_answer_holds_on(
+    world: ContractWorld, proxy: Proxy, ann: Actor, bob: Actor
+) -> None:
     locks = pooled(world, proxy, "?socket_timeout=0.3")
     token = ann.do(ann.do(locks.lock(world.name).acquire).detach)
     proxy.hold()
@@ -178,7 +184,7 @@ def test_a_token_whose_renewal_had_no_answer_holds_on(world: World, proxy: Proxy
 
 
 @pytest.mark.parametrize("server", [pytest.param(("valkey", {}), id="valkey")], indirect=True)
-def test_a_hold_is_detached_over_forgotten_connections(world: World, proxy: Proxy, ann: Actor) -> None:
+def test_a_hold_is_detached_over_forgotten_connections(world: ContractWorld, proxy: Proxy, ann: Actor) -> None:
     locks = pooled(world, proxy, "?socket_timeout=0.5")
     grant = ann.do(locks.lock(world.name).acquire)
     proxy.forget()
@@ -216,16 +222,18 @@ def test_signals_do_not_stretch_the_deadline_of_a_call(proxy: Proxy) -> None:
     with Process(
         [sys.executable, "-c", INTERRUPTED, proxy.url], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as child:
-        assert child.hear() == "ready"
+        assert child.read_line() == "ready"
         proxy.black_hole()
         child.say("")
-        assert float(child.hear() or "inf") < 1 + 1 + 1.5, "its time-out, one for I/O, and a busy machine"
+        assert float(child.read_line() or "inf") < 1 + 1 + 1.5, "its time-out, one for I/O, and a busy machine"
 
 
 # -- a server that loses data ---------------------------------------------------------------------------
 
 
-def test_a_promise_of_a_server_that_forgot_it_is_void_at_once(world: World, server: RedisServer, locks: Any) -> None:
+def test_a_promise_of_a_server_that_forgot_it_is_void_at_once(
+    world: ContractWorld, server: RedisServer, locks: Any
+) -> None:
     ann, bob, carol, dave = world.actors(4)
     lost: list[Any] = []
     line = Line(locks, world.name, ann)
@@ -277,7 +285,7 @@ def test_a_dropped_connection_leaves_no_thread_and_no_socket(
             pass
 
     before = threading.enumerate()
-    monkeypatch.setattr("interlock.runtime._threads.IDLE", 0.2)
+    monkeypatch.setattr("interlock.runtime._threads.ALARM_IDLE_LIMIT", 0.2)
     use()
     with server.wire() as wire:
         eventually(lambda: gc.collect() >= 0 and not client_ids(wire, "normal"))

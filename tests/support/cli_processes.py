@@ -62,12 +62,12 @@ class Process(subprocess.Popen[str]):
             self.kill()  # also works on a stopped process
         super().__exit__(kind, error, traceback)
 
-    def hear(self) -> str:
+    def read_line(self) -> str:
         """Return its next line of output, without the line end."""
         assert self.stdout is not None
         return self.stdout.readline().rstrip("\n")
 
-    def hear_error(self) -> str:
+    def read_error_line(self) -> str:
         """Return the next line of its error stream, without the line end."""
         assert self.stderr is not None
         return self.stderr.readline().rstrip("\n")
@@ -84,7 +84,7 @@ class Process(subprocess.Popen[str]):
         return self.returncode, output, errors
 
 
-class House:
+class CliRunner:
     """A store in a folder of the test, and the commands that run on it."""
 
     def __init__(self, folder: Path) -> None:
@@ -101,10 +101,10 @@ class House:
         self._started.append(process)
         return process
 
-    def start_and_hear(self, said: str, *words: str, **how: Any) -> Process:
+    def start_and_read(self, said: str, *words: str, **how: Any) -> Process:
         """Start `interlock` with these words, and wait until it or its command has printed this line."""
         process = self.start(*words, **how)
-        assert process.hear() == said
+        assert process.read_line() == said
         return process
 
     def start_in_line(self, *words: str, name: str = "book", **how: Any) -> Process:
@@ -128,7 +128,7 @@ class House:
 
     def hold(self, name: str = "book", *options: str) -> Process:
         """Start a run that prints "in" when it holds the lock, and ends at the end of its input."""
-        return self.start_and_hear("in", "run", *options, name, "--", "sh", "-c", "echo in; cat; echo out")
+        return self.start_and_read("in", "run", *options, name, "--", "sh", "-c", "echo in; cat; echo out")
 
     def wait_for(self, count: int, state: str, name: str = "book") -> None:
         """Wait until the line of a lock has so many claims in a state."""
@@ -161,14 +161,14 @@ class House:
         self.locks.close()
 
 
-def reporter(house: House, *options: str, kind: str = "stays", **how: Any) -> tuple[Process, int]:
+def reporter(run_cli: CliRunner, *options: str, kind: str = "stays", **how: Any) -> tuple[Process, int]:
     """Start a run of the reporter; return the run and the process id of the command."""
-    run = house.start("run", *options, "book", "--", sys.executable, "-c", REPORTER, kind, **how)
-    return run, int(run.hear())
+    run = run_cli.start("run", *options, "book", "--", sys.executable, "-c", REPORTER, kind, **how)
+    return run, int(run.read_line())
 
 
-def leaving(house: House, *options: str, then: str = "") -> tuple[Process, int]:
+def leaving(run_cli: CliRunner, *options: str, then: str = "") -> tuple[Process, int]:
     """Start a run whose command leaves a process behind; return the run and the process id of what is left."""
-    os.mkfifo(house.folder / "fifo")
-    run = house.start("run", *options, "book", "--", "sh", "-c", LEAVE + then)
-    return run, int(run.hear())
+    os.mkfifo(run_cli.folder / "fifo")
+    run = run_cli.start("run", *options, "book", "--", "sh", "-c", LEAVE + then)
+    return run, int(run.read_line())

@@ -10,7 +10,7 @@ import interlock
 from interlock.testing.actors import Actor, Background, TaskActor, ThreadActor
 from interlock.testing.store_fixture import TASKS, THREADS
 
-COLOURS = (THREADS, TASKS)
+SYNC_AND_ASYNC = (THREADS, TASKS)
 
 
 class Side:
@@ -74,15 +74,15 @@ def hand_over(
 
 
 @contextmanager
-def side(colour: str, target: Any, **how: Any) -> Iterator[Side]:
+def side(sync_or_async: str, target: Any, **how: Any) -> Iterator[Side]:
     """Connect, and close the client at the end of the block.
 
     Args:
-        colour: threads or tasks.
+        sync_or_async: threads or tasks.
         target: a URL or an engine.
         how: namespace and ttl.
     """
-    background = Background() if colour == TASKS else None
+    background = Background() if sync_or_async == TASKS else None
     try:
         actors = ThreadActor if background is None else partial(TaskActor, background.loop)
         # A client for tasks belongs to no event loop before its first step.

@@ -61,7 +61,7 @@ def played(coroutine: Coroutine[Any, Any, Any]) -> Any:
     raise AssertionError("a coroutine for threads waited for an event loop")
 
 
-class Colour:
+class Interface:
     """Makes clients of one colour, and closes them."""
 
     package = ""  # of the clients, below their library
@@ -89,7 +89,7 @@ class Colour:
         return make()
 
 
-class Threads(Colour):
+class Threads(Interface):
     """`transact`."""
 
     name = "threads"
@@ -104,7 +104,7 @@ class Threads(Colour):
             client.close()
 
 
-class Tasks(Colour):
+class Tasks(Interface):
     """`atransact`."""
 
     name = "tasks"

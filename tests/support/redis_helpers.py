@@ -8,7 +8,7 @@ import pytest
 
 from interlock.api.connect import open_store
 from interlock.testing.actors import Actor
-from interlock.testing.store_fixture import KINDS, THREADS, Kind, Place, World
+from interlock.testing.store_fixture import KINDS, THREADS, ContractWorld, LockKind, StoreFixture
 from interlock.testing.waiting import WAIT_LIMIT, eventually
 from tests.servers import RedisServer, Wire
 from tests.support.client_actors import hand_over
@@ -22,13 +22,13 @@ def servers_with(**how: Any) -> list[Any]:
     return [pytest.param((kind, how), id=kind) for kind in SERVERS]
 
 
-def place_of(where: Any) -> Place:
+def place_of(where: Any) -> StoreFixture:
     """Return a place for a URL, or for a client of a program, in both colours."""
     url = where if isinstance(where, str) else None
-    return Place(open=lambda: open_store(where), url=url, open_for_tasks=lambda: open_store(where, tasks=True))
+    return StoreFixture(open=lambda: open_store(where), url=url, open_for_tasks=lambda: open_store(where, tasks=True))
 
 
-def connect_to(world: World, where: Any, **how: Any) -> Any:
+def connect_to(world: ContractWorld, where: Any, **how: Any) -> Any:
     """Return a client of another place, in the colour of a world, which closes it.
 
     Args:
@@ -43,9 +43,9 @@ def connect_to(world: World, where: Any, **how: Any) -> Any:
         world.place = home
 
 
-def in_colour(world: World, of_threads: Any, of_tasks: Any) -> Any:
+def for_interface(world: ContractWorld, of_threads: Any, of_tasks: Any) -> Any:
     """Return one of two values, by the colour of a world."""
-    return of_threads if world.colour == THREADS else of_tasks
+    return of_threads if world.sync_or_async == THREADS else of_tasks
 
 
 def user(server: RedisServer, *rights: str) -> str:
@@ -79,7 +79,7 @@ def one_after_another(actors: Sequence[Actor], waiting: Sequence[Any]) -> list[A
     return grants
 
 
-def is_of_use(world: World, locks: Any, kind: Kind = EXCLUSIVE, name: str = "") -> None:
+def is_of_use(world: ContractWorld, locks: Any, kind: LockKind = EXCLUSIVE, name: str = "") -> None:
     """Check that a name can be locked, handed over with a higher fence, and released."""
     ann, bob = world.actors(2)
     name = name or world.name
@@ -90,9 +90,9 @@ def is_of_use(world: World, locks: Any, kind: Kind = EXCLUSIVE, name: str = "") 
     assert ann.do(locks.claims, name) == []
 
 
-def until_lost(world: World, grant: Any) -> Any:
+def until_lost(world: ContractWorld, grant: Any) -> Any:
     """In the body of a lock: wait until the grant is lost; a task awaits the result, and is cancelled."""
-    return in_colour(world, lambda: eventually(lambda: grant.lost), lambda: asyncio.sleep(WAIT_LIMIT))()
+    return for_interface(world, lambda: eventually(lambda: grant.lost), lambda: asyncio.sleep(WAIT_LIMIT))()
 
 
 class Line:

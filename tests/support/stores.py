@@ -11,7 +11,7 @@ from uuid import uuid4
 from interlock.api.connect import open_store
 from interlock.stores.mysql import ddl as table_of_mysql
 from interlock.stores.postgresql.ddl import ddl
-from interlock.testing.store_fixture import Place
+from interlock.testing.store_fixture import StoreFixture
 from tests.servers import EtcdServer, MariaServer, PostgresServer, RedisServer, SeaweedServer, need
 from tests.servers.server import Server
 from tests.support.memory_records import MemoryRecords, RecordsStore
@@ -33,7 +33,7 @@ class Row:
 
     name: str
     schemes: tuple[str, ...]
-    place: Callable[[Path], Place]
+    place: Callable[[Path], StoreFixture]
     reaches_processes: bool = False
     frees_at_death: bool = False
     twin: bool = False
@@ -66,29 +66,29 @@ redis_servers: dict[str, Callable[[], RedisServer]] = {
 }
 
 
-def _at(url: str, **how: Any) -> Place:
+def _at(url: str, **how: Any) -> StoreFixture:
     """Return the place of a URL, which other processes can open too."""
-    return Place(
+    return StoreFixture(
         open=lambda: open_store(url), url=url, open_for_tasks=lambda: open_store(url, tasks=True), **how
     )  # fmt: skip
 
 
-def _memory(folder: Path) -> Place:
+def _memory(folder: Path) -> StoreFixture:
     url = f"memory://{uuid4().hex}"
-    return Place(open=lambda: open_store(url))
+    return StoreFixture(open=lambda: open_store(url))
 
 
-def _file(folder: Path) -> Place:
+def _file(folder: Path) -> StoreFixture:
     return _at(f"file://{folder / 'locks'}", frees_at_death=True)
 
 
-def _records(folder: Path) -> Place:
+def _records(folder: Path) -> StoreFixture:
     records = MemoryRecords()
-    return Place(open=lambda: RecordsStore(records))
+    return StoreFixture(open=lambda: RecordsStore(records))
 
 
-def _redis(kind: str) -> Callable[[Path], Place]:
-    def place(folder: Path) -> Place:
+def _redis(kind: str) -> Callable[[Path], StoreFixture]:
+    def place(folder: Path) -> StoreFixture:
         server = _running(kind, redis_servers[kind])
         server.command("FLUSHALL")
         return _at(server.url)
@@ -96,7 +96,7 @@ def _redis(kind: str) -> Callable[[Path], Place]:
     return place
 
 
-def _postgresql(folder: Path) -> Place:
+def _postgresql(folder: Path) -> StoreFixture:
     from psycopg import connect
 
     url, table = _running("postgres", PostgresServer).url, f"t{uuid4().hex}"
@@ -105,12 +105,12 @@ def _postgresql(folder: Path) -> Place:
     return _at(f"{url}?table={table}")
 
 
-def _texts(folder: Path) -> Place:
+def _texts(folder: Path) -> StoreFixture:
     texts = Texts()
-    return Place(open=lambda: TextStore(texts))
+    return StoreFixture(open=lambda: TextStore(texts))
 
 
-def _sqlite(folder: Path) -> Place:
+def _sqlite(folder: Path) -> StoreFixture:
     return _at(f"sqlite:///{folder / 'locks.db'}")
 
 
@@ -118,37 +118,37 @@ _VALKEY = ("valkey", "valkeys", "valkey+sentinel", "valkeys+sentinel", "valkey+c
 _REDIS = ("redis", "rediss", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster", "unix")
 
 
-def _advisory(folder: Path) -> Place:
+def _advisory(folder: Path) -> StoreFixture:
     url = _running("postgres", crowded_postgres).url.replace("postgresql:", "postgresql+advisory:")
     return _at(f"{url}?max_sessions=320", frees_at_death=True)
 
 
-def _get_lock(folder: Path) -> Place:
+def _get_lock(folder: Path) -> StoreFixture:
     url = _running("mariadb", crowded_mariadb).url.replace("mysql:", "mysql+advisory:")
     return _at(f"{url}?max_sessions=320", frees_at_death=True)
 
 
-def _mysql(folder: Path) -> Place:
+def _mysql(folder: Path) -> StoreFixture:
     server, table = _running("mariadb", MariaServer), f"t{uuid4().hex}"
     server.ask(table_of_mysql(table))  # before the test, as for PostgreSQL
     return _at(f"{server.url}?table={table}")
 
 
-def _etcd(folder: Path) -> Place:
+def _etcd(folder: Path) -> StoreFixture:
     return _at(f"{_running('etcd', EtcdServer).url}/{uuid4().hex}")
 
 
-def _s3(folder: Path) -> Place:
+def _s3(folder: Path) -> StoreFixture:
     # HTTP dates have whole seconds.
     return _at(_running("seaweedfs", SeaweedServer).at(uuid4().hex), clock_error=1.0)
 
 
-def _bucket(folder: Path) -> Place:
+def _bucket(folder: Path) -> StoreFixture:
     """A bucket in the memory of this process, whose clock is more precise than a second."""
     from obstore.store import MemoryStore
 
     bucket = MemoryStore()
-    return Place(open=lambda: open_store(bucket))
+    return StoreFixture(open=lambda: open_store(bucket))
 
 
 PARTIAL_ROWS = [

@@ -11,7 +11,7 @@ from codecs import getincrementaldecoder
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tests.support.cli_processes import COMMAND, WAIT_LIMIT, House
+from tests.support.cli_processes import COMMAND, WAIT_LIMIT, CliRunner
 
 # One job in its own process group, in the foreground.
 SHELL = r"""
@@ -64,12 +64,12 @@ class Terminal:
 
 
 @contextmanager
-def terminal(house: House, *words: str, shell: bool = True) -> Iterator[Terminal]:
+def terminal(run_cli: CliRunner, *words: str, shell: bool = True) -> Iterator[Terminal]:
     """Run `interlock` on a new terminal, as the job of a shell or as the session's leader."""
     pid, master = pty.fork()
     if pid == 0:
-        os.environ["INTERLOCK_URL"] = house.url
-        os.chdir(house.folder)
+        os.environ["INTERLOCK_URL"] = run_cli.url
+        os.chdir(run_cli.folder)
         command = [*COMMAND, *words]
         os.execv(sys.executable, [sys.executable, "-c", SHELL, *command] if shell else command)
     try:

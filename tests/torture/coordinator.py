@@ -33,12 +33,12 @@ class WorkerProcess:
         history: the history of the coordinator.
 
     Attributes:
-        other_colour: "threads" or "tasks", the colour of faults that can't strike this process.
+        other_interface: "threads" or "tasks", the colour of faults that can't strike this process.
     """
 
     def __init__(self, plan: Plan, number: int, folder: Path, history: History) -> None:
         self._plan, self._number, self._folder, self._history = plan, number, folder, history
-        self.other_colour = "threads" if plan.of_tasks(number) else "tasks"
+        self.other_interface = "threads" if plan.of_tasks(number) else "tasks"
         self._lives = 0
         self._mutex = threading.Lock()
         self.start()
@@ -160,7 +160,7 @@ class Coordinator:
             for child in self._children:
                 child.replace_dead()
             name = self._random.choice(self._plan.faults)
-            fit = [child for child in self._children if FAULTS[name].where != child.other_colour]
+            fit = [child for child in self._children if FAULTS[name].where != child.other_interface]
             if not fit:
                 continue
             child = self._random.choice(fit)

@@ -25,7 +25,7 @@ ENDING = frozenset((signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM
 ORDERS = ENDING - {signal.SIGUSR1, signal.SIGUSR2}  # they end a command that does not handle them
 KEYBOARD = frozenset((signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP))
 WAKE = signal.SIGURG
-AGAIN = 0.05  # seconds between two wake-ups
+POKE_INTERVAL = 0.05  # seconds between two wake-ups
 INSIST_AFTER = 1.0  # seconds after which a second signal ends what the first one did not
 
 
@@ -153,7 +153,7 @@ class Signals:
         """Wake the main thread until it reacts: a signal just before a system call has no effect."""
         signal.pthread_kill(self._main, WAKE)
         while self._breakable and not self._closed:
-            time.sleep(AGAIN)
+            time.sleep(POKE_INTERVAL)
             signal.pthread_kill(self._main, WAKE)
 
     def _while_waiting(self, number: int) -> None:

@@ -19,7 +19,7 @@ from interlock import Locks
 from interlock.cli import connect
 from interlock.runtime import log
 
-LONGEST = 1.5  # seconds that a completion waits for a store
+COMPLETION_LIMIT = 1.5  # seconds that a completion waits for a store
 BASH = """\
 %(complete_func)s() {
     local IFS=$'\\n' type value
@@ -94,5 +94,5 @@ def _found(given: dict[str, Any], incomplete: str, look: Callable[[Locks], set[s
     log.sink = lambda line: None
     asking = threading.Thread(target=ask, daemon=True)
     asking.start()
-    asking.join(LONGEST)
+    asking.join(COMPLETION_LIMIT)
     return [CompletionItem(each) for each in sorted(found) if each.startswith(incomplete) and each.isprintable()]

@@ -10,7 +10,7 @@ import click
 
 from interlock.cli import connect
 from interlock.cli.exit_codes import CONFLICT, OUTPUT, drop_unwritten, fail
-from interlock.cli.output import Duration, json_option, name_argument, namespace_option, store_option, telling_wait
+from interlock.cli.output import Duration, announced_wait, json_option, name_argument, namespace_option, store_option
 from interlock.cli.run import Run, command_argument, refuse_memory, token_of
 
 
@@ -80,7 +80,7 @@ def hold(name: str, ttl: float | None, wait: float | None, label: str | None, st
     """
     refuse_memory(store)
     with connect(store, namespace) as locks:
-        with telling_wait(locks, name, repr(name)):
+        with announced_wait(locks, name, repr(name)):
             grant = locks.lock(name, ttl=ttl, label=label, renew=False).acquire(timeout=wait)
         if grant is None:
             return fail(CONFLICT, f"Could not acquire {name!r}: others hold it. Run `interlock show {name!r}`.")

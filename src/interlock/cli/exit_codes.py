@@ -8,7 +8,7 @@ from typing import Any
 CONFLICT = 1  # the lock could not be acquired, unless -E says otherwise; evict: no claim was removed
 USAGE = 64
 UNAVAILABLE = 69  # the command to run was not found, or is not executable
-LOST = 70  # the lock was lost while the command ran; doctor: the store is unsuitable
+LOCK_LOST = 70  # the lock was lost while the command ran; doctor: the store is unsuitable
 OUTPUT = 74  # the output cannot be written, or another file cannot be used
 STORE = 75
 BY_SIGNAL = 128  # and the number of the signal

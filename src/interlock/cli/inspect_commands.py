@@ -10,12 +10,12 @@ import click
 
 from interlock import Locks, StoreError
 from interlock.cli import called, connect, output
-from interlock.cli.exit_codes import CONFLICT, LOST, STORE, one_line, say
+from interlock.cli.exit_codes import CONFLICT, LOCK_LOST, STORE, one_line, say
 from interlock.cli.output import Duration, completed, json_option, name_argument, namespace_option, store_option
 from interlock.core.claims import Check
 
-MOST_OTHERS = 5
-SHORTEST = 0.05  # seconds between two listings
+MAX_OTHERS_SHOWN = 5
+MIN_INTERVAL = 0.05  # seconds between two listings
 
 
 @click.command()
@@ -91,7 +91,7 @@ def watch(interval: float, store: str | None, namespace: str, as_json: bool) -> 
                     live.update(picture, refresh=True)
                 else:
                     out.print(output.iso(time.time()), picture, "")
-                time.sleep(max(interval, SHORTEST))
+                time.sleep(max(interval, MIN_INTERVAL))
 
 
 def _picture(table: Callable[..., Any], out: Any, lines: list[output.OutputLine], place: str, more: str = "") -> Any:
@@ -114,8 +114,8 @@ def others_of(locks: Locks) -> str:
         found = []  # an access list may forbid it
     if not found:
         return ""
-    shown = ", ".join(one_line(repr(name)) for name in found[:MOST_OTHERS])
-    more = f" and {len(found) - MOST_OTHERS} more" if len(found) > MOST_OTHERS else ""
+    shown = ", ".join(one_line(repr(name)) for name in found[:MAX_OTHERS_SHOWN])
+    more = f" and {len(found) - MAX_OTHERS_SHOWN} more" if len(found) > MAX_OTHERS_SHOWN else ""
     return f"Other namespaces have claims (use --namespace): {shown}{more}"
 
 
@@ -206,4 +206,4 @@ def doctor(store: str | None, namespace: str, as_json: bool, race: bool, clients
         )
     if unusable:
         return STORE
-    return LOST if worst == "fail" else 0
+    return LOCK_LOST if worst == "fail" else 0

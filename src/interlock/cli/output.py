@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 SAY_AFTER = 1.0  # seconds of waiting until the terminal shows the holder
-LONGEST = 3.2e9  # seconds, 100 years; the system refuses much longer times
+MAX_SECONDS = 3.2e9  # seconds, 100 years; the system refuses much longer times
 WIDE = 10_000  # columns without a terminal: nothing is cut or wrapped
 FOLDED = frozenset(("Lock", "Process", "First", "Label", "Finding"))  # columns that are folded when space is short
 SPARE = (
@@ -232,7 +232,7 @@ def _main_facts(view: ClaimView) -> tuple[str, str, str, str, str, str]:
 
 
 @contextmanager
-def telling_wait(locks: Locks, name: str, shown: str) -> Iterator[None]:
+def announced_wait(locks: Locks, name: str, shown: str) -> Iterator[None]:
     """Print the holder of a lock on a terminal if the body waits longer than 1 s.
 
     Args:
@@ -277,7 +277,7 @@ class Duration(click.ParamType):  # type: ignore[type-arg] # click before 8.4 ca
             seconds = float(text[:-1]) * UNITS[text[-1]] if text[-1:] in UNITS else float(text)
         except ValueError:
             seconds = math.nan
-        if not 0 <= seconds <= LONGEST:
+        if not 0 <= seconds <= MAX_SECONDS:
             self.fail(f"{text!r} is not a duration. Give one such as 30, 30s, 10m, 2h or 1d.", param, ctx)
         return seconds
 

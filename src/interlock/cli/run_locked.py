@@ -12,16 +12,16 @@ from typing import Any, NamedTuple
 from interlock import Grant, Lock, LockError, LockLost, Locks, StoreError
 from interlock.cli import called, connect
 from interlock.cli.child_process import ENDING, ORDERS, Child, SignalEvent, Signals, WaitBroken, look_up, stop_here
-from interlock.cli.exit_codes import BY_SIGNAL, LOST, UNAVAILABLE, USAGE, fail, say, store_failed
-from interlock.cli.output import telling_wait
+from interlock.cli.exit_codes import BY_SIGNAL, LOCK_LOST, UNAVAILABLE, USAGE, fail, say, store_failed
+from interlock.cli.output import announced_wait
 from interlock.core.claims import fits
 from interlock.runtime import log
 
-HELD = "INTERLOCK_HELD"
+HELD_VARIABLE = "INTERLOCK_HELD"
 """The environment variable with the ids of the claims of enclosing runs, innermost last."""
 LONGEST_LABEL = 200
 TIMED_OUT = 124  # like timeout(1)
-SHORTEST, LONGEST = 1.0, 30.0  # seconds until `lead` restarts a command that ended
+MIN_RESTART_DELAY, MAX_RESTART_DELAY = 1.0, 30.0  # seconds until `lead` restarts a command that ended
 LASTED = 60.0  # seconds; a command that ran longer has not failed at its start
 POLL_INTERVAL = 1.0  # seconds; a safety net: a thread that existed before ours may take SIGCHLD
 
@@ -84,7 +84,7 @@ def waits_for_itself(order: Order, locks: Locks, lock: Any) -> str:
     Raises:
         StoreError: the claims cannot be read.
     """
-    around = os.environ.get(HELD, "").split()
+    around = os.environ.get(HELD_VARIABLE, "").split()
     if not around or order.wait == 0 or order.attach is not None or order.one_of is not None:
         return ""
     line = locks.claims(order.name)
@@ -110,7 +110,7 @@ def run_guarded(order: Order) -> int:
         )
     _fill_standard_streams()
     with closing(Signals()) as signals:
-        pause = SHORTEST
+        pause = MIN_RESTART_DELAY
         while True:
             began = time.monotonic()
             guarded = GuardedRun(order, signals, Child(path, order.command, signals, order.keep))
@@ -120,7 +120,7 @@ def run_guarded(order: Order) -> int:
                 status = store_failed(error)
             if guarded.ended_by or not order.again:
                 return status
-            pause = SHORTEST if time.monotonic() - began > LASTED else min(LONGEST, 2 * pause)
+            pause = MIN_RESTART_DELAY if time.monotonic() - began > LASTED else min(MAX_RESTART_DELAY, 2 * pause)
             say(f"{order.command[0]!r} ended with {status}; next try for {order.name!r} in about {pause:g} s.")
             try:
                 signals.wait_again()
@@ -168,10 +168,10 @@ class GuardedRun:
             return self._with_store()
         except WaitBroken as signalled:
             self.ended_by = signalled.number
-            self._tell(f"No longer waiting for {self._name}: got {signal.Signals(signalled.number).name}.")
+            self._report(f"No longer waiting for {self._name}: got {signal.Signals(signalled.number).name}.")
             return BY_SIGNAL + signalled.number
         except LockLost as error:
-            return fail(LOST, str(error))
+            return fail(LOCK_LOST, str(error))
         finally:
             self._child.discard()
             log.sink = lambda line: None  # Python aborts if a daemon thread writes while it ends
@@ -184,11 +184,11 @@ class GuardedRun:
         try:
             lock = None if self._order.attach else self._lock(locks)
             with self._signals.breaking():
-                in_vain = waits_for_itself(self._order, locks, lock)
-            if in_vain and self._order.wait is None:
-                return fail(USAGE, f"{in_vain} The inner run would wait forever. Omit it, or give it -n or -w.")
-            if in_vain:
-                say(in_vain)
+                deadlock = waits_for_itself(self._order, locks, lock)
+            if deadlock and self._order.wait is None:
+                return fail(USAGE, f"{deadlock} The inner run would wait forever. Omit it, or give it -n or -w.")
+            if deadlock:
+                say(deadlock)
             return self._with_lock(locks, lock)
         finally:
             try:
@@ -218,46 +218,46 @@ class GuardedRun:
     def _with_lock(self, locks: Locks, lock: Any) -> int:
         order = self._order
         started = time.monotonic()
-        self._tell(f"Waiting for {self._name} in {called(order.store)}.")
+        self._report(f"Waiting for {self._name} in {called(order.store)}.")
         line = order.one_of.partition("=")[0] if order.one_of else order.name
-        with self._signals.breaking(), telling_wait(locks, line, self._name):
+        with self._signals.breaking(), announced_wait(locks, line, self._name):
             if order.attach is not None:
                 grant = locks.attach(order.attach, ttl=order.ttl, on_lost=self._on_lost)
             else:
                 grant = lock.acquire(timeout=order.wait)
         obtained = time.monotonic()
         if grant is None and order.once is not None and locks.is_done(order.name):
-            self._tell(f"{self._name} has already completed.")
+            self._report(f"{self._name} has already completed.")
             return 0
         if grant is None:
-            self._tell(f"Could not acquire {self._name} within {obtained - started:.3f} s: others hold it.")
+            self._report(f"Could not acquire {self._name} within {obtained - started:.3f} s: others hold it.")
             return order.conflict
         self._grant = grant
         self._signals.wait_is_over()
-        self._tell(f"Acquired {self._name} after {obtained - started:.3f} s, fence {grant.fence}.")
+        self._report(f"Acquired {self._name} after {obtained - started:.3f} s, fence {grant.fence}.")
         try:
             status = self._run_command(grant)
             until = obtained + order.at_least
             if not self._lost and not self.ended_by and until > time.monotonic():
-                self._tell(f"The command ended with {status}; holding {self._name} until --at-least has passed.")
+                self._report(f"The command ended with {status}; holding {self._name} until --at-least has passed.")
                 status = self._hold_on(
                     status, until, "; the command had ended, but may run elsewhere before --at-least has passed."
                 )
         finally:
             self._child.discard()  # before the release of the lock, in each case
         if self._release(grant, status):
-            self._tell(f"Released {self._name} after {time.monotonic() - obtained:.3f} s, exit status {status}.")
+            self._report(f"Released {self._name} after {time.monotonic() - obtained:.3f} s, exit status {status}.")
             return status
-        return LOST
+        return LOCK_LOST
 
     def _run_command(self, grant: Grant) -> int:
         child = self._child
         if grant.lost:
-            return LOST
+            return LOCK_LOST
         told = {
             "INTERLOCK_NAME": grant.name,
             "INTERLOCK_FENCE": str(grant.fence),
-            HELD: f"{os.environ.get(HELD, '')} {grant.id}".lstrip(),
+            HELD_VARIABLE: f"{os.environ.get(HELD_VARIABLE, '')} {grant.id}".lstrip(),
         }
         if self._order.one_of is not None:
             told["INTERLOCK_ITEM"] = grant.item
@@ -271,7 +271,7 @@ class GuardedRun:
             status = BY_SIGNAL + self.ended_by  # it returned 0, but its work may be incomplete
         if not self._order.keep or self._lost:
             return status
-        self._tell(f"The command ended with {status}; holding {self._name} until its last process has exited.")
+        self._report(f"The command ended with {status}; holding {self._name} until its last process has exited.")
         threading.Thread(target=child.tell_when_all_are_gone, name="interlock-keep", daemon=True).start()
         return self._hold_on(status, math.inf, "; processes of the command still run. Stop them.")
 
@@ -287,7 +287,7 @@ class GuardedRun:
             if event is None:
                 if time.monotonic() >= limit_at:
                     limit_at, self._timed_out = math.inf, True
-                    self._tell(f"The command has run for {self._order.timeout:g} s; stopping it.")
+                    self._report(f"The command has run for {self._order.timeout:g} s; stopping it.")
                     kill_at = self._stop()
                 elif time.monotonic() >= kill_at:
                     kill_at = math.inf
@@ -342,7 +342,7 @@ class GuardedRun:
                 break
             elif event.kind == "lost":
                 self._say_lost(lost)
-                return LOST
+                return LOCK_LOST
             elif event.number == signal.SIGTSTP:
                 stop_here()
             elif event.number in ENDING:
@@ -369,6 +369,6 @@ class GuardedRun:
         self._lost = True
         say(f"Lock {self._name} was lost because its lease expired or it was evicted{more}")
 
-    def _tell(self, text: str) -> None:
+    def _report(self, text: str) -> None:
         if self._order.verbose:
             say(text)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from interlock.client.arguments import DEFAULT_OPTIONS, AcquireOptions
-from interlock.client.events import EVERYWHERE, Event, Kind, Listeners
+from interlock.client.events import GLOBAL_LISTENERS, Event, EventKind, Listeners
 from interlock.client.messages import GONE_FROM_LINE
 from interlock.core.claims import (
     MAX_LABEL,
@@ -128,7 +128,7 @@ class BaseClient:
 
     def emit(
         self,
-        kind: Kind,
+        kind: EventKind,
         claim: Claim,
         *,
         fence: int | None = None,
@@ -143,11 +143,11 @@ class BaseClient:
             claim: the claim of the event.
             started: the time of the call of acquire.
         """
-        if self.listeners or EVERYWHERE:
+        if self.listeners or GLOBAL_LISTENERS:
             waited = None if started is None else self.now() - started
             spec = claim.spec
             event = Event(kind, name_of(spec.key), claim.id, fence, spec.label, waited, held, reason)
-            for listener in [*self.listeners.values(), *EVERYWHERE.values()]:
+            for listener in [*self.listeners.values(), *GLOBAL_LISTENERS.values()]:
                 try:
                     listener(event)
                 except Exception:

@@ -8,7 +8,7 @@ from typing import Any, NoReturn, TypeVar
 
 from interlock.client.arguments import DEFAULT_OPTIONS, AcquireOptions
 from interlock.client.base_client import BaseClient
-from interlock.client.events import Kind
+from interlock.client.events import EventKind
 from interlock.client.messages import AT_MOST, LEASE_ENDED
 from interlock.core import renewal
 from interlock.core.claims import LockSpec, fits, name_of
@@ -32,28 +32,9 @@ class BaseGrant:
     """
 
     __slots__ = (
-        "__weakref__",
-        "_acquired_at",
-        "_body",
-        "_claim",
-        "_client",
-        "_context",
-        "_deadline",
-        "_due",
-        "_ends_at",
-        "_free_at",
-        "_leaving",
-        "_lost_because",
-        "_options",
-        "_owner",
-        "_record",
-        "_renews",
-        "_slot",
-        "_state",
-        "_wanted",
-        "_watchdog",
-        "fence",
-        "id",
+        "__weakref__", "_acquired_at", "_body", "_claim", "_client", "_context", "_deadline", "_due", "_ends_at",
+        "_free_at", "_leaving", "_lost_because", "_options", "_owner", "_record", "_renews", "_slot", "_state",
+        "_wanted", "_watchdog", "fence", "id",
     )  # fmt: skip
 
     def __init__(self, held: Held, client: BaseClient, watchdog: Any, owner: object, options: AcquireOptions) -> None:
@@ -193,7 +174,7 @@ class BaseGrant:
         self._acquired_at = self._client.now()
         self._client.emit("acquired", self._claim, fence=self.fence, started=started)
 
-    def _emit(self, kind: Kind, reason: str = "") -> None:
+    def _emit(self, kind: EventKind, reason: str = "") -> None:
         """Notify the listeners of an event of this grant."""
         since = self._acquired_at
         held = None if since is None else self._client.now() - since

@@ -3,7 +3,7 @@
 from typing import Generic, Self, TypeVar
 
 L = TypeVar("L")
-FEW = 16
+MAX_LISTED_HOLDS = 16
 
 
 class Same:

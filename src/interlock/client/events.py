@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple, TypeAlias
 from interlock.core.claims import shown_value
 from interlock.core.errors import InvalidArgument
 
-Kind: TypeAlias = Literal[
+EventKind: TypeAlias = Literal[
     "queued", "acquired", "renewed", "renewal failed", "lost", "released", "evicted", "timed out", "withdrawn"
 ]
 
@@ -27,7 +27,7 @@ class Event(NamedTuple):
         reason: the cause of a loss, a withdrawal or a failed renewal; otherwise empty.
     """
 
-    kind: Kind
+    kind: EventKind
     name: str
     id: str
     fence: int | None
@@ -40,7 +40,7 @@ class Event(NamedTuple):
 Listener: TypeAlias = Callable[[Event], object]
 Listeners: TypeAlias = dict[object, Listener]
 """Listeners by the object that identifies each subscription."""
-EVERYWHERE: Listeners = {}
+GLOBAL_LISTENERS: Listeners = {}
 """The listeners of all connections of the process."""
 
 
@@ -56,7 +56,7 @@ def subscribe(function: Listener) -> Callable[[], None]:
     Raises:
         InvalidArgument: the function is not callable.
     """
-    return listen(EVERYWHERE, function)
+    return listen(GLOBAL_LISTENERS, function)
 
 
 def listen(listeners: Listeners, function: Listener) -> Callable[[], None]:

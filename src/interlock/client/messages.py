@@ -7,7 +7,7 @@ from interlock.core.claims import Claim, ClaimView, LockSpec, name_of
 from interlock.core.errors import LockTimeout, StoreError
 from interlock.runtime import log
 
-GONE_THERE = "its claim expired or was evicted"
+EXPIRED_OR_EVICTED = "its claim expired or was evicted"
 LEASE_ENDED = "its lease expired before it could be renewed"
 CONNECTION_CLOSED = "its connection was closed, or its event loop ended, and the claim ended with the connection"
 AT_MOST = "it was held for the full at_most"

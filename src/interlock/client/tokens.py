@@ -11,7 +11,7 @@ from interlock.core.claims import SEPARATOR, Claim, LockSpec, checked_ttl
 from interlock.core.errors import InvalidArgument, LockLost
 
 BEGINS = "interlock1."
-DEFAULTS = re.compile(r"^(?:localhost|127\.0\.0\.1|\[::1\])(?=:|$)|:(?:6379|5432|3306|2379)$")
+DEFAULT_ADDRESSES = re.compile(r"^(?:localhost|127\.0\.0\.1|\[::1\])(?=:|$)|:(?:6379|5432|3306|2379)$")
 """In a host: the names of this machine, and the default ports."""
 SAME = {"valkey": "redis", "valkeys": "redis", "rediss": "redis", "mariadb": "mysql", "etcds": "etcd"}
 NAMING = ("db=", "table=", "schema=", "endpoint=", "host=", "port=", "dbname=", "unix_socket=")
@@ -98,7 +98,7 @@ def identity(where: str) -> tuple[object, ...] | None:
     if kind in ("file", "sqlite"):
         return kind, os.path.realpath("/" + unquote(address).removeprefix("localhost").lstrip("/"))
     hosts, _, path = address.rpartition("@")[2].partition("/")
-    named = (DEFAULTS.sub("", host) for host in hosts.lower().split(","))
+    named = (DEFAULT_ADDRESSES.sub("", host) for host in hosts.lower().split(","))
     options = sorted(each for each in query.split("&") if each.startswith(NAMING))
     return SAME.get(kind, kind), *named, "" if path.strip("/") == "0" else path.strip("/"), *options
 

@@ -18,13 +18,13 @@ DEFAULT_TTL = 30.0
 MIN_TTL = 0.1
 MAX_NAME = 1000
 MAX_TTL = 10 * 365 * 86400.0
-SHORTEST = 0.001  # seconds
+MIN_DURATION = 0.001  # seconds
 LEASES_END = (
     " Leases always expire, so a crashed holder cannot block others forever. "
     f"Omit ttl for the default of {DEFAULT_TTL:g} s."
 )
 MAX_LABEL = 200
-MOST_SHOWN = 60  # characters of an invalid value in a message
+MAX_SHOWN_LENGTH = 60  # characters of an invalid value in a message
 MICROS = 1_000_000  # in a second
 SEPARATOR = "\0"  # between the namespace and the name; neither may contain it
 
@@ -205,7 +205,7 @@ def checked_text(text: object, what: str, longest: int) -> str:
 
 
 def checked_seconds(
-    value: object, what: str, least: float = SHORTEST, most: float = MAX_TTL, advice: str = ""
+    value: object, what: str, least: float = MIN_DURATION, most: float = MAX_TTL, advice: str = ""
 ) -> float:
     """Return `value` as seconds if it is in the range, else raise InvalidArgument."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value <= most:  # also NaN
@@ -296,7 +296,7 @@ def shown_value(value: object) -> str:
         text = repr(value)
     except Exception:
         text = f"a {type(value).__name__} whose repr fails"
-    return text if len(text) <= MOST_SHOWN else text[:MOST_SHOWN] + "…"
+    return text if len(text) <= MAX_SHOWN_LENGTH else text[:MAX_SHOWN_LENGTH] + "…"
 
 
 def shown_text(text: str) -> str:

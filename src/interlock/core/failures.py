@@ -3,7 +3,7 @@
 from interlock.core.errors import StoreError, UnknownOutcome
 from interlock.core.queue import Outage
 
-RECOVERY = 60.0  # seconds to wait for an unavailable store without a caller's limit; a fail-over takes 15 to 30
+RECOVERY_LIMIT = 60.0  # seconds to wait for an unavailable store without a caller's limit; a fail-over takes 15 to 30
 FIRST_CONTACT = 2.0  # seconds; until a request has succeeded, the address is probably wrong
 
 
@@ -85,4 +85,4 @@ def outage(error: StoreError, ttl: float, answered: bool) -> Outage:
         ttl: the lease of the caller's claim, in seconds.
         answered: True if the store has answered any request.
     """
-    return Outage(error, max(RECOVERY, ttl) if answered else FIRST_CONTACT)
+    return Outage(error, max(RECOVERY_LIMIT, ttl) if answered else FIRST_CONTACT)

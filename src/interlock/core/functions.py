@@ -8,10 +8,10 @@ from typing import Any, Literal, TypeAlias, TypeVar
 from interlock.core.errors import InvalidArgument
 
 T = TypeVar("T")
-Kind: TypeAlias = Literal["function", "coroutine function", "generator function", "async generator function"]
+FunctionKind: TypeAlias = Literal["function", "coroutine function", "generator function", "async generator function"]
 # By their methods, because Cython and mypyc have types of their own.
-UNFINISHED = {Coroutine: "a coroutine", AsyncGenerator: "an async generator", Generator: "a generator"}
-INSTEAD: dict[Kind, str] = {
+AWAITABLE_KINDS = {Coroutine: "a coroutine", AsyncGenerator: "an async generator", Generator: "a generator"}
+INSTEAD: dict[FunctionKind, str] = {
     "function": "Use a lock of connect().",
     "coroutine function": "Use a lock of aconnect(), or this lock by `with` inside the function.",
     "generator function": "Hold the lock by `with` inside the function.",
@@ -23,7 +23,7 @@ LOCKED = (
 )
 
 
-def checked_kind_of(function: object) -> Kind:
+def checked_kind_of(function: object) -> FunctionKind:
     """Return `kind_of(function)` for a decorator that locks.
 
     Raises:
@@ -38,7 +38,7 @@ def checked_kind_of(function: object) -> Kind:
     return kind_of(function)
 
 
-def check_kind(function: object, wanted: Kind) -> None:
+def check_kind(function: object, wanted: FunctionKind) -> None:
     """Raise InvalidArgument unless the function is of the `wanted` kind."""
     kind = checked_kind_of(function)
     if kind != wanted:
@@ -58,7 +58,7 @@ def around_generator(
     return locked
 
 
-def kind_of(function: object) -> Kind:
+def kind_of(function: object) -> FunctionKind:
     """Return the kind of a function, method, `functools.partial` or callable object."""
     import inspect  # slow to load
 
@@ -104,7 +104,7 @@ def _unfinished(kind: type) -> str | None:
     """Return what a type of unfinished results is called; None for other types."""
     if kind.__module__ == "contextlib" and kind.__name__.endswith("GeneratorContextManager"):
         return "a context manager made of a generator"
-    return next((what for each, what in UNFINISHED.items() if issubclass(kind, each)), None)
+    return next((what for each, what in AWAITABLE_KINDS.items() if issubclass(kind, each)), None)
 
 
 def shown(function: object) -> str:
@@ -113,7 +113,7 @@ def shown(function: object) -> str:
 
 
 NameFor: TypeAlias = Callable[[Any, Any], str]
-UNTOLD = "none that are known (use `async with` inside a coroutine function compiled by mypyc)"
+COMPILED_FUNCTION = "none that are known (use `async with` inside a coroutine function compiled by mypyc)"
 
 
 def name_of_arguments(name: str, function: Callable[..., object], decorator: str) -> NameFor:
@@ -143,7 +143,7 @@ def name_of_arguments(name: str, function: Callable[..., object], decorator: str
     swallowing = next((each.name for each in parameters if each.kind is each.VAR_KEYWORD), "")
     missing = sorted(wanted - set(signature.parameters))
     if missing and (not swallowing or not missing[0].isidentifier()):
-        told = ", ".join(signature.parameters) or ("none" if inspect.isfunction(function) else UNTOLD)
+        told = ", ".join(signature.parameters) or ("none" if inspect.isfunction(function) else COMPILED_FUNCTION)
         raise InvalidArgument(
             f"The lock name {name!r} mentions {{{missing[0]}}}. {shown(function)} has the arguments: {told}."
         )

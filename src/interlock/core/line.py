@@ -27,7 +27,7 @@ DROPS = 1000  # claims of `once` removed in one step after a completed run
 T = TypeVar("T")
 unchecked: Callable[[type[T], tuple[object, ...]], T] = tuple.__new__  # type: ignore[assignment]
 """Makes a named tuple without its Python constructor, which takes three times as long."""
-NOBODY: AbstractSet[str] = frozenset()
+NO_TOKENS: AbstractSet[str] = frozenset()
 
 RENEWAL_GONE, RENEWAL_OK, RENEWAL_WANTED = 0, 1, 2
 """The outcome of a renewal; the last one: renewed, and another claim waits."""
@@ -47,7 +47,7 @@ class StoreTime(NamedTuple):
 
     lease: int
     stamp: int
-    dead: AbstractSet[str] = NOBODY
+    dead: AbstractSet[str] = NO_TOKENS
 
 
 class Origin(NamedTuple):

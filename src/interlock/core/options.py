@@ -27,7 +27,7 @@ from urllib.parse import quote
 from interlock.core.claims import checked_seconds, shown_value
 from interlock.core.errors import InvalidArgument
 
-MOST = 1_000_000
+MAX_NUMBER = 1_000_000
 _DIGITS = re.compile("[0-9]{1,7}")  # `int` takes blanks, underscores and other digits too
 
 Reader: TypeAlias = Callable[[str, str], Any]
@@ -100,7 +100,7 @@ def seconds_in(name: str, text: str) -> float:
     return checked_seconds(seconds, name)
 
 
-def number_in(name: str, text: str, least: int = 1, most: int = MOST) -> int:
+def number_in(name: str, text: str, least: int = 1, most: int = MAX_NUMBER) -> int:
     """Return a whole number.
 
     Args:

@@ -51,7 +51,9 @@ class EnterResult(NamedTuple):
     waiter: "Wakeable | None" = None
 
 
-LOOKS = 20  # polls per second of one long line by all its waiters, on stores where a poll reads the whole line
+POLLS_PER_SECOND = (
+    20  # polls per second of one long line by all its waiters, on stores where a poll reads the whole line
+)
 
 OCCUPIED = EnterResult("occupied")
 REFUSED = EnterResult("refused")

@@ -12,7 +12,7 @@ _BEGIN = re.compile(r"\s*[A-Za-z][\w+.-]*:/*")
 _SECRET = re.compile(r"(?i)([?&;][^=&;]*(?:pass|pwd|secret|token)[^=&;]*=)[^&]*")
 
 UNQUOTED = "In user and password, write %23 for #, %25 for %, %2F for /, %3F for ?, %40 for @, %5B for [."
-UNTOLD = f"The cause is hidden, because it may repeat part of the password. {UNQUOTED}"
+CAUSE_HIDDEN = f"The cause is hidden, because it may repeat part of the password. {UNQUOTED}"
 T = TypeVar("T")
 
 

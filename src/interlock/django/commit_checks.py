@@ -15,7 +15,7 @@ from weakref import ref
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from interlock.client.base_grant import BaseGrant, BaseGrants
-from interlock.client.messages import GONE_THERE, LEASE_ENDED
+from interlock.client.messages import EXPIRED_OR_EVICTED, LEASE_ENDED
 from interlock.core._sync.protocols import Queue
 from interlock.core.claims import MICROS, USING
 from interlock.core.errors import LockLost, StoreError
@@ -120,7 +120,7 @@ def _lock_claims(connection: BaseDatabaseWrapper, queue: Queue, grants: Sequence
         if left is None and connection.vendor == "postgresql":
             _ask_store(queue, [grant])  # the claim is gone, or the transaction's snapshot hides its present row
         elif left is None:
-            raise _lost(grant, GONE_THERE)
+            raise _lost(grant, EXPIRED_OR_EVICTED)
         elif left <= (time.monotonic() - sent) * MICROS:
             raise _lost(grant, LEASE_ENDED)
 
@@ -150,7 +150,7 @@ def _ask_store(queue: Queue, grants: Sequence[BaseGrant]) -> None:
             # The lease lasts until its deadline, even if the store is unavailable; as for other renewals.
             log.warn("Could not check lock %r before a commit: %s", grant.name, answer)
         elif not answer:
-            raise _lost(grant, GONE_THERE)
+            raise _lost(grant, EXPIRED_OR_EVICTED)
 
 
 def _lost(grant: BaseGrant, why: str) -> LockLost:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from interlock.core._sync.protocols import Queue
 
 
-MOST = 4  # connections of a process to a database, besides those of the site
+MAX_CONNECTIONS = 4  # connections of a process to a database, besides those of the site
 FOR_PROGRAMS = frozenset({"autocommit", "connection_factory", "context", "cursor_factory", "prepare_threshold"})
 """Options of psycopg that do not belong to the connection, and are left out."""
 FOR_QUERIES = frozenset({"charset", "client_flag", "conv", "sql_mode", "use_unicode", "local_infile"})
@@ -75,7 +75,7 @@ def libpq_of(alias: str) -> dict[str, Any]:
     """
     from psycopg.pq import Conninfo
 
-    from interlock.stores.postgresql.options import DEFAULTS
+    from interlock.stores.postgresql.options import CONNECTION_DEFAULTS
 
     known = {option.keyword.decode() for option in Conninfo.get_defaults()}
     given = {name: value for name, value in given_by(alias).items() if name not in FOR_PROGRAMS}
@@ -84,7 +84,7 @@ def libpq_of(alias: str) -> dict[str, Any]:
     if role:  # Django runs SET ROLE after connecting; libpq has an option for it
         escaped = str(role).replace("\\", "\\\\").replace(" ", "\\ ")
         given["options"] = f"{given.get('options', '')} -c role={escaped}".strip()
-    return {**DEFAULTS, **given, "client_encoding": "utf8"}
+    return {**CONNECTION_DEFAULTS, **given, "client_encoding": "utf8"}
 
 
 def pymysql_of(alias: str) -> dict[str, Any]:
@@ -189,7 +189,7 @@ class DatabaseStore(Store):
         StoreError: a driver is missing.
     """
 
-    def __init__(self, alias: str | None = None, max_connections: int = MOST) -> None:
+    def __init__(self, alias: str | None = None, max_connections: int = MAX_CONNECTIONS) -> None:
         self.alias = alias or database_of_claims()
         if self.alias not in connections.settings:
             raise InvalidArgument(

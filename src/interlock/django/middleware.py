@@ -12,7 +12,7 @@ from interlock.core.errors import LockLost, LockTimeout, StoreError
 from interlock.django.guarded.conflicts import StaleObject
 
 MEDIA_TYPE = "application/problem+json"
-RETRY_AFTER = 1.0
+RETRY_AFTER_SECONDS = 1.0
 """The default of Retry-After, in seconds; a middleware or a view may set another."""
 
 
@@ -46,7 +46,7 @@ class Answer(NamedTuple):
         return {} if self.retry_after is None else {"Retry-After": str(self.retry_after)}
 
 
-def answer_of(error: BaseException, retry_after: float = RETRY_AFTER) -> Answer | None:
+def answer_of(error: BaseException, retry_after: float = RETRY_AFTER_SECONDS) -> Answer | None:
     """Return the response for an error; None if it isn't one of interlock's.
 
     Args:
@@ -88,7 +88,7 @@ class LockErrorMiddleware(MiddlewareMixin):
         retry_after: seconds in the header Retry-After.
     """
 
-    retry_after = RETRY_AFTER
+    retry_after = RETRY_AFTER_SECONDS
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
         """Return the response for an exception of a view; its transaction is rolled back already."""

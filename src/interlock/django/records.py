@@ -43,9 +43,9 @@ POLL = 0.25  # seconds between two polls of a waiter, which gets no notification
 SWEEP_EVERY = 64  # releases
 OVER = timedelta(minutes=1)  # the time after which an expired record is deleted
 UNUSED = timedelta(hours=1)  # the time after which the record of a name's last fence is deleted
-TRIES = 100  # attempts to issue a fence
+FENCE_ATTEMPTS = 100  # attempts to issue a fence
 CHUNK = 500  # ids in one statement
-LONGEST = 255  # characters of a column for host, thread or label
+MAX_COLUMN_LENGTH = 255  # characters of a column for host, thread or label
 LEFT = ExpressionWrapper(F("until") - Now(), output_field=DurationField())
 _inherited: list[Any] = []
 """Connections of the parent in a forked child; collecting them would end the parent's sessions on the server."""
@@ -58,7 +58,7 @@ def hashed(key: str) -> str:
 
 def fitting(text: str) -> str:
     """Return a text cut to the length of its column."""
-    return text.replace("\0", "").encode(errors="replace").decode()[:LONGEST]
+    return text.replace("\0", "").encode(errors="replace").decode()[:MAX_COLUMN_LENGTH]
 
 
 class Workers:
@@ -226,7 +226,7 @@ class OrmRecords:
         """Return a fence that is higher than all before; the record that is `done` stores the highest of a name."""
         id = f"top {hashed(key)[:60]}"
         mine = self._all.filter(claim=id)
-        for _ in range(TRIES):
+        for _ in range(FENCE_ATTEMPTS):
             found = mine.annotate(now=Now()).values_list("fence", "now").first()
             if found is None:
                 values = {"name": "-", "state": DONE, "units": 0, "capacity": 1, "pid": 0, "since": 0, "until": Now()}
@@ -236,7 +236,7 @@ class OrmRecords:
             fence: int = max(top + 1, _micros(now))
             if mine.filter(fence=top).update(fence=fence, until=Now()):
                 return fence
-        raise UnknownOutcome(f"Others drew fences {TRIES} times before this claim. Retry.")
+        raise UnknownOutcome(f"Others drew fences {FENCE_ATTEMPTS} times before this claim. Retry.")
 
     def delete(self, claim: Claim) -> bool:
         removed, _ = self._all.filter(claim=claim.id).delete()

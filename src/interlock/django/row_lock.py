@@ -19,7 +19,7 @@ from interlock.core.functions import checked_kind_of, name_of_arguments, refuse_
 from interlock.django.commit_checks import Relied, no_longer, rely_on
 from interlock.django.conf import DEFAULT
 from interlock.django.configured import alocks, locks
-from interlock.django.row_names import Row, row_of
+from interlock.django.row_names import RowName, row_of
 from interlock.django.transactions import check_transaction, in_transaction, kept_until_the_end, watch_commits
 
 M = TypeVar("M", bound=models.Model)
@@ -47,7 +47,7 @@ class Occupation(Generic[R]):
     def __init__(
         self,
         names: Sequence[str],
-        rows: Sequence[Row[models.Model]],
+        rows: Sequence[RowName[models.Model]],
         answer: Callable[[list[models.Model]], R],
         timeout: float | None,
         locks: str,
@@ -201,7 +201,7 @@ def occupy(
     if isinstance(rows[0], type):
         if len(rows) != 1 or not issubclass(rows[0], models.Model) or pk is None:
             raise InvalidArgument("occupy() accepts instances, or one model with its pk, such as occupy(Book, pk=1).")
-        found = [Row(rows[0], pk)]
+        found = [RowName(rows[0], pk)]
     elif pk is not None:
         raise InvalidArgument("occupy() accepts a pk only with a model. Omit pk for an instance.")
     else:

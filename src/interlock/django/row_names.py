@@ -17,11 +17,11 @@ M = TypeVar("M", bound=models.Model, covariant=True)
 _COMPARED_BY_VALUE = (int, UUID)
 """Types of keys whose equality in Python is the same as in the database."""
 
-NO_KEY = (ValidationError, TypeError, ValueError, ArithmeticError, AttributeError, LookupError)
+KEY_ERRORS = (ValidationError, TypeError, ValueError, ArithmeticError, AttributeError, LookupError)
 """The exceptions of fields for values that they don't accept."""
 
 
-class Row(Generic[M]):
+class RowName(Generic[M]):
     """One row to occupy.
 
     Args:
@@ -35,7 +35,7 @@ class Row(Generic[M]):
         self._instance = instance
         try:
             self._pk = _key_of(model._meta.pk, pk)
-        except NO_KEY as error:
+        except KEY_ERRORS as error:
             raise InvalidArgument(f"{pk!r} is not a valid primary key of {model._meta.label}: {error}") from error
         self.using = router.db_for_write(model, **({} if instance is None else {"instance": instance}))
 
@@ -80,7 +80,7 @@ class Row(Generic[M]):
         return self._instance
 
 
-def row_of(instance: models.Model) -> Row[Any]:
+def row_of(instance: models.Model) -> RowName[Any]:
     """Return the row of an instance.
 
     Raises:
@@ -92,7 +92,7 @@ def row_of(instance: models.Model) -> Row[Any]:
         raise InvalidArgument(
             f"This {instance._meta.label} was never saved, so it has no row to occupy. Save it first."
         )
-    return Row(type(instance), instance.pk, instance)
+    return RowName(type(instance), instance.pk, instance)
 
 
 def _apart(model: type[models.Model], using: str) -> list[str]:

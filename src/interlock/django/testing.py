@@ -12,7 +12,7 @@ from interlock.api.connect import aconnect, connect
 from interlock.core.claims import USING
 from interlock.django.conf import DEFAULT, place
 from interlock.django.configured import alocks, locks
-from interlock.django.row_names import Row
+from interlock.django.row_names import RowName
 from interlock.testing.fakes import FakeLocks
 
 
@@ -93,4 +93,4 @@ def assert_free(what: "str | models.Model", alias: str = DEFAULT) -> None:
 
 def name_of(what: "str | models.Model", alias: str = DEFAULT) -> str:
     """Return the name of the lock that `occupy` takes for an instance; return a name unchanged."""
-    return what if isinstance(what, str) else Row(type(what), what.pk, what).name(alias)
+    return what if isinstance(what, str) else RowName(type(what), what.pk, what).name(alias)

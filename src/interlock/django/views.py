@@ -10,7 +10,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.http import HttpRequest, HttpResponse
 
 from interlock.django.guarded import Guarded, StaleObject
-from interlock.django.guarded.forms import TRIES, guarded_form
+from interlock.django.guarded.forms import SAVE_ATTEMPTS, guarded_form
 from interlock.django.row_lock import OccupiesObject
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class GuardedUpdateView(Base):
 
     def form_valid(self, form: Any) -> HttpResponse:
         """Save; if the object changes during the save, clean the form again, and show it if it has conflicts."""
-        for _again in range(TRIES - 1):
+        for _again in range(SAVE_ATTEMPTS - 1):
             try:
                 return super().form_valid(form)
             except StaleObject:

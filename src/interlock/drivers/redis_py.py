@@ -73,7 +73,7 @@ def library_of(client: object) -> str | None:
     return next((name for name in names if name in LIBRARIES), None)
 
 
-def check_colour(client: object, tasks: bool, for_threads: str, for_tasks: str) -> None:
+def check_interface(client: object, tasks: bool, for_threads: str, for_tasks: str) -> None:
     """Raise InvalidArgument unless a client is of the right kind, sync or async.
 
     Args:

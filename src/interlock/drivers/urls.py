@@ -55,7 +55,7 @@ def port_of(url: SplitResult) -> int | None:
     raise InvalidArgument(f"{place_of(url)}: {reason}")
 
 
-PREFIX = "interlock_"  # prefix of the engine's execution options for its locks
+OPTION_PREFIX = "interlock_"  # prefix of the engine's execution options for its locks
 
 
 class _Arguments(Exception):
@@ -107,9 +107,9 @@ def given_by(engine: Any) -> list[tuple[str, str]]:
         engine: an `Engine`, also with `engine.execution_options(interlock_table=…)`.
     """
     return [
-        (name.removeprefix(PREFIX), str(value).lower() if isinstance(value, bool) else str(value))
+        (name.removeprefix(OPTION_PREFIX), str(value).lower() if isinstance(value, bool) else str(value))
         for name, value in engine.get_execution_options().items()
-        if name.startswith(PREFIX)
+        if name.startswith(OPTION_PREFIX)
     ]
 
 

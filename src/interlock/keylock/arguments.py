@@ -7,7 +7,7 @@ from typing import Any
 
 from interlock.core.claims import Unset, checked_timeout
 from interlock.core.errors import InvalidArgument
-from interlock.drivers.redis_py import check_colour
+from interlock.drivers.redis_py import check_interface
 
 SHORTEST_PAUSE = 0.001  # seconds
 
@@ -25,7 +25,7 @@ def checked_client(client: object, tasks: bool) -> Any:
         )
     if hasattr(client, "command_stack"):
         raise InvalidArgument("A pipeline replies too late for a lock. Pass the client of the pipeline.")
-    check_colour(client, tasks, "a lock like KeyLock", "a lock like AsyncKeyLock")
+    check_interface(client, tasks, "a lock like KeyLock", "a lock like AsyncKeyLock")
     return client
 
 

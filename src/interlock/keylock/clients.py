@@ -15,7 +15,7 @@ from interlock.runtime.blocks import CallSite
 from interlock.runtime.clock import awake_or_not
 from interlock.runtime.process import checked_pid
 
-MANY = 64
+PRUNE_THRESHOLD = 64
 """The number of holdings above which expired ones are removed."""
 
 
@@ -110,7 +110,7 @@ class Holdings:
         if old is not None:
             old.over = old.lost = True
         self._held[holding.owner, holding.key] = holding
-        if len(self._held) > MANY:
+        if len(self._held) > PRUNE_THRESHOLD:
             for each in self._held.copy().values():
                 if not each.alive:
                     self.remove(each)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from interlock.core.errors import InvalidArgument, StoreError
 from interlock.core.redaction import described
-from interlock.drivers.redis_py import check_colour, library_of
+from interlock.drivers.redis_py import check_interface, library_of
 from interlock.optimistic.tries import Queued
 
 Words = Sequence[bytes]
@@ -142,7 +142,7 @@ def checked_library(client: Any, tasks: bool) -> Library:
             f"{described(client)} is not supported. Pass a client of redis-py or valkey-py, or a backend of "
             f"optimistic transactions."
         )
-    check_colour(client, tasks, "transact()", "atransact()")
+    check_interface(client, tasks, "transact()", "atransact()")
     return known_library(name, tasks)
 
 

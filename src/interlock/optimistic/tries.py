@@ -117,7 +117,7 @@ class Tries:
         return min(random.uniform(0.0, bound), left / 2)
 
 
-UNFINISHED = {
+AWAITABLE_ADVICE = {
     False: ". Pass the function to atransact(), or let it do the work itself.",
     True: ". Let the function do the work itself.",
 }

@@ -12,11 +12,11 @@ from threading import RLock, Thread, local
 from typing import Any, Generic, NoReturn, TypeAlias, TypeVar, TypeVarTuple
 
 from interlock.core.errors import InvalidArgument, NotHeld, StoreError
-from interlock.core.functions import Kind
+from interlock.core.functions import FunctionKind
 from interlock.runtime import clock, log
 from interlock.runtime._threads import background, logged, perform
 from interlock.runtime._threads import strands as strands
-from interlock.runtime.clock import LONGEST_SLEEP, RETRY
+from interlock.runtime.clock import ERROR_PAUSE, LONGEST_SLEEP
 from interlock.runtime.process import checked_pid, in_forked_child, running_loop
 from interlock.runtime.process import fresh_id as fresh_id
 
@@ -32,9 +32,9 @@ Turn = asyncio.Lock
 
 CANCELLED = asyncio.CancelledError
 Caller: TypeAlias = asyncio.Task[object]
-TASKS = True
-WORKS: Kind = "coroutine function"  # the kind of function that a lock guards
-SLICE = 0.001  # seconds
+IS_ASYNC = True
+WRAPPED_KIND: FunctionKind = "coroutine function"  # the kind of function that a lock guards
+LOOP_SLICE = 0.001  # seconds
 CLOSE_ELSEWHERE_LIMIT = 2.0  # seconds
 
 
@@ -51,7 +51,7 @@ async def yield_to_loop() -> None:
     """Let the other tasks of the loop run, if they did not for a millisecond."""
     if turn_is_over():
         await asyncio.sleep(0)
-        _slices.next = clock.now() + SLICE
+        _slices.next = clock.now() + LOOP_SLICE
 
 
 async def before(now: clock.Clock, moment: float) -> bool:
@@ -383,7 +383,7 @@ class AsyncAlarm:
     def _again(self, task: asyncio.Task[object]) -> None:
         # A cancellation from outside, perhaps by asyncio.run, is not meant for leases.
         if task.cancelled() or task.exception() is not None:
-            self.set(self._now() + RETRY)
+            self.set(self._now() + ERROR_PAUSE)
 
 
 class AsyncWrongWith:

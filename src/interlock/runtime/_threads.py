@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Generic, NoReturn, TypeAlias, 
 from weakref import ref
 
 from interlock.core.errors import InvalidArgument, StoreError
-from interlock.core.functions import Kind
+from interlock.core.functions import FunctionKind
 from interlock.runtime import clock, log, process
-from interlock.runtime.clock import LONGEST_SLEEP, RETRY
+from interlock.runtime.clock import ERROR_PAUSE, LONGEST_SLEEP
 from interlock.runtime.process import fresh_id as fresh_id
 
 if TYPE_CHECKING:
@@ -30,9 +30,9 @@ Turn = threading.Lock
 """Protects work that only one thread may do at a time, with waits in between."""
 
 CANCELLED = KeyboardInterrupt
-TASKS = False
-WORKS: Kind = "function"  # the kind of function that a lock guards
-IDLE = 10.0  # idle seconds after which the thread of an alarm ends
+IS_ASYNC = False
+WRAPPED_KIND: FunctionKind = "function"  # the kind of function that a lock guards
+ALARM_IDLE_LIMIT = 10.0  # idle seconds after which the thread of an alarm ends
 
 
 def sleep(seconds: float) -> None:
@@ -326,7 +326,7 @@ class Alarm:
                 if left <= 0:
                     self.moment = math.inf
                     self._function()
-                elif self._rung.wait(min(left, IDLE)) is None and self.moment == math.inf:
+                elif self._rung.wait(min(left, ALARM_IDLE_LIMIT)) is None and self.moment == math.inf:
                     self._idle()
                     with self._starting:
                         if self.moment == math.inf and not self._stopped:
@@ -334,8 +334,8 @@ class Alarm:
                             return
             except BaseException:  # even SystemExit, because all leases depend on this thread
                 log.exception("Unexpected error in %s, which continues.", self._name)
-                self.moment = min(self.moment, self._now() + RETRY)
-                time.sleep(RETRY)
+                self.moment = min(self.moment, self._now() + ERROR_PAUSE)
+                time.sleep(ERROR_PAUSE)
 
 
 class WrongWith:

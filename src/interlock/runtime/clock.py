@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 Clock: TypeAlias = Callable[[], float]
 LONGEST_SLEEP = 3600.0  # seconds; a longer sleep is interrupted for a check
-RETRY = 0.02  # seconds after an unexpected error
+ERROR_PAUSE = 0.02  # seconds after an unexpected error
 
 
 def _clock(name: str, otherwise: str) -> Clock:

@@ -16,16 +16,19 @@ from contextvars import Context
 
 from interlock.core.claims import MICROS, PENDING, USING
 from interlock.core.line import Line, Origin, QueuedClaim, StepResult, StoreTime
-from interlock.core.queue import LOOKS
+from interlock.core.queue import POLLS_PER_SECOND
 from interlock.runtime import log
 from interlock.runtime.process import HOST, in_forked_child, pid
 from interlock.runtime.waiters import Notifier, Waiters
 
-LONGEST = 32768  # bytes of a datagram
-MANY = 250  # messages in one datagram
+MAX_DATAGRAM = 32768  # bytes of a datagram
+MESSAGES_PER_DATAGRAM = 250  # messages in one datagram
 SENDING = 0.05  # seconds to wait for a process that does not read
 PASSING = (errno.EADDRINUSE, errno.EMFILE, errno.ENFILE)  # the name is being closed; all descriptors are in use
-SHORTEST_LOOK, LONGEST_LOOK = 20_000, 500_000  # microseconds between two polls of a waiter without notification
+SHORTEST_POLL_MICROS, LONGEST_POLL_MICROS = (
+    20_000,
+    500_000,
+)  # microseconds between two polls of a waiter without notification
 GROWTH = 8  # it polls again after this part of its waiting time
 _HEARS = hasattr(socket, "SO_PASSCRED")
 _UCRED = struct.Struct("iII")
@@ -109,8 +112,8 @@ class Neighbours(Notifier):
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as speaking:
                 speaking.settimeout(SENDING)
                 speaking.connect(f"\0{channel}")  # so that a full socket can be waited for
-                for start in range(0, len(messages), MANY):
-                    speaking.send("\n".join(messages[start : start + MANY]).encode())
+                for start in range(0, len(messages), MESSAGES_PER_DATAGRAM):
+                    speaking.send("\n".join(messages[start : start + MESSAGES_PER_DATAGRAM]).encode())
         except ConnectionRefusedError:
             pass  # its process has ended, or is not on this host
         except OSError as error:
@@ -136,7 +139,7 @@ class Neighbours(Notifier):
         """Pass messages to waiters until the socket is shut down."""
         with heard, suppress(OSError):
             while True:
-                data, about, _, _ = heard.recvmsg(LONGEST, socket.CMSG_SPACE(_UCRED.size))
+                data, about, _, _ = heard.recvmsg(MAX_DATAGRAM, socket.CMSG_SPACE(_UCRED.size))
                 if not data and self._socket is not heard:
                     break
                 self._hear(data.decode(errors="replace"), about)
@@ -163,7 +166,7 @@ neighbours = Neighbours(Waiters())
 """The notifier of all stores of this process without their own notification."""
 
 
-def sooner(step: StepResult, line: Line, clock: StoreTime, longest: int = LONGEST_LOOK) -> StepResult:
+def sooner(step: StepResult, line: Line, clock: StoreTime, longest: int = LONGEST_POLL_MICROS) -> StepResult:
     """Let a waiter poll soon if no notification can reach it.
 
     Args:
@@ -180,6 +183,8 @@ def sooner(step: StepResult, line: Line, clock: StoreTime, longest: int = LONGES
     if waiter.channel and all(place.process_name.startswith(host) for place in before):
         return step
     waited = max(0, clock.stamp - waiter.since) // GROWTH
-    pause = min(max(longest, MICROS * len(before) // LOOKS), max(SHORTEST_LOOK * len(before), waited))
+    pause = min(
+        max(longest, MICROS * len(before) // POLLS_PER_SECOND), max(SHORTEST_POLL_MICROS * len(before), waited)
+    )
     jitter = secrets.randbelow(pause // 4)
     return step._replace(look_in=min(step.look_in or pause, pause) + jitter)

@@ -132,7 +132,7 @@ class HandOver:
 
 Next: TypeAlias = tuple[str, int, tuple[HandOver, ...]]
 """The successor of a claim, its fence, and the claims between the two that gave up."""
-NOBODY: Next = ("", 0, ())
+NO_SUCCESSOR: Next = ("", 0, ())
 
 
 class Successors(Waiters):
@@ -210,7 +210,7 @@ class Successors(Waiters):
             return None
         with self._mutex:
             before, earlier = self._unlink(id)
-            next, fence, between = self._after.pop(id, NOBODY)
+            next, fence, between = self._after.pop(id, NO_SUCCESSOR)
             if not next:
                 return None
             self._before.pop(next, None)
@@ -238,6 +238,6 @@ class Successors(Waiters):
     def _unlink(self, id: str) -> tuple[str, tuple[HandOver, ...]]:
         """Detach a claim from its predecessor; return it ("" if none) and the claims between."""
         before = self._before.pop(id, "")
-        if not before or self._after.get(before, NOBODY)[0] != id:
+        if not before or self._after.get(before, NO_SUCCESSOR)[0] != id:
             return before, ()
         return before, self._after.pop(before)[2]

@@ -35,7 +35,7 @@ from interlock.core.line import (
 )
 from interlock.runtime import _threads as rt
 from interlock.runtime import clock
-from interlock.runtime.host_notifier import LONGEST_LOOK, neighbours, sooner
+from interlock.runtime.host_notifier import LONGEST_POLL_MICROS, neighbours, sooner
 from interlock.storekit._sync.step_queue import StepStore
 
 V = TypeVar("V")
@@ -45,10 +45,10 @@ SLACK = 250_000  # microseconds that the server's clock may differ from the esti
 FRESH = 0.75  # a waiter that polls extends its own lease if less than this part of it is left
 POLL_INTERVAL = 5.0  # seconds; processes of this host notify; a waiter behind a holder of another host polls sooner
 TURN = 5.0  # seconds to wait for other steps of this process on the same name
-LOST = "The reply to a step was lost; the step may have been performed before the retry."
+REPLY_LOST = "The reply to a step was lost; the step may have been performed before the retry."
 INTERRUPTED = "The caller that performed this step for several others was interrupted. Retry."
-LEAD, DONE = "lead", "done"  # messages to a step that waits for others
-TRIES = 8  # swaps before the store counts as busy
+LEAD_TURN, STEP_DONE = "lead", "done"  # messages to a step that waits for others
+SWAP_ATTEMPTS = 8  # swaps before the store counts as busy
 REMEMBERED = 4096  # lines
 AT_A_TIME = 200  # lines renewed by one statement
 
@@ -62,7 +62,7 @@ class SwapStore(Protocol[V]):
     """
 
     poll_after: float = POLL_INTERVAL
-    longest_look: float = LONGEST_LOOK / MICROS
+    longest_look: float = LONGEST_POLL_MICROS / MICROS
     patience: float = 0.0
 
     @property
@@ -124,7 +124,7 @@ class CachedLine(NamedTuple, Generic[V]):
     quiet: bool
 
 
-class Turn:
+class StepBatch:
     """The caller that performs the steps of a line, and the waiting steps."""
 
     def __init__(self, leader: object) -> None:
@@ -170,7 +170,7 @@ class PendingStep:
             step = _unwritten(step, line, now)
         if self.unknown and step.answer is False and self.transition is leave:
             step = step._replace(answer=True)  # the swap whose reply was lost has removed the claim
-        self.step = UnknownOutcome(LOST) if self.unknown and self.transition in (evict, delete_record) else step
+        self.step = UnknownOutcome(REPLY_LOST) if self.unknown and self.transition in (evict, delete_record) else step
         return line if step.line is None else step.line
 
     def refuse(self, place: QueuedClaim, waits: QueuedClaim | None, error: StoreError) -> None:
@@ -203,8 +203,8 @@ class SwapSteps(StepStore, Generic[V]):
         self.poll_after = store.poll_after
         self._longest_look = int(store.longest_look * MICROS)
         self._known: dict[str, CachedLine[V]] = {}
-        self._turns: dict[str, Turn] = {}  # by key, while a step is being performed
-        self._doubted: set[str] = set()  # keys with a swap whose reply was lost: it may still arrive at the server
+        self._turns: dict[str, StepBatch] = {}  # by key, while a step is being performed
+        self._unverified: set[str] = set()  # keys with a swap whose reply was lost: it may still arrive at the server
         self._mutex = rt.Mutex()
         self._ahead: int | None = None  # the server's clock minus the one of this machine, in microseconds
         neighbours.join()
@@ -220,7 +220,7 @@ class SwapSteps(StepStore, Generic[V]):
             return StepResult(None, bool(text) and decode(text).record_expires > now and value)
         mine = PendingStep(transition, args, rt.caller())
         with self._mutex:
-            turn = self._turns.setdefault(key, Turn(mine.caller))
+            turn = self._turns.setdefault(key, StepBatch(mine.caller))
             if turn.leader is not mine.caller:  # otherwise it is new, or interrupted by this signal handler
                 mine.waiter = rt.Waiter()
                 turn.asked.insert(0 if transition in (leave, complete) else len(turn.asked), mine)
@@ -234,7 +234,7 @@ class SwapSteps(StepStore, Generic[V]):
         """Perform a step, together with the steps of the callers that wait."""
         batch = [mine]
         with self._mutex:
-            turn = self._turns.setdefault(key, Turn(mine.caller))
+            turn = self._turns.setdefault(key, StepBatch(mine.caller))
             turn.leader = mine.caller
             while turn.asked:  # one by one: a signal handler of this thread may come in between, and take the rest
                 batch.append(turn.asked.popleft())
@@ -249,7 +249,7 @@ class SwapSteps(StepStore, Generic[V]):
             raise
         finally:
             for each in batch[1:]:
-                each.wake(DONE)
+                each.wake(STEP_DONE)
             self._pass_on(key)
 
     def _leads(self, key: str, mine: "PendingStep", waiter: "rt.Waiter[str]") -> bool:
@@ -261,7 +261,7 @@ class SwapSteps(StepStore, Generic[V]):
         try:
             told = waiter.wait(TURN)
         except BaseException:
-            if not self._withdraw(key, mine) and waiter.wait(0.0) is LEAD:
+            if not self._withdraw(key, mine) and waiter.wait(0.0) is LEAD_TURN:
                 self._pass_on(key)
             raise
         # If nobody has begun it, the caller before may have been interrupted before it passed the turn on.
@@ -271,7 +271,7 @@ class SwapSteps(StepStore, Generic[V]):
                 raise UnknownOutcome(
                     f"Other steps on this name took more than {2 * TURN:g} s. Check that the server is reachable."
                 )
-        return told is not DONE
+        return told is not STEP_DONE
 
     def _withdraw(self, key: str, mine: "PendingStep") -> bool:
         """Take back a waiting step; return False if another caller has begun it."""
@@ -287,7 +287,7 @@ class SwapSteps(StepStore, Generic[V]):
             if turn is not None and turn.asked:
                 first = turn.asked.popleft()
                 turn.leader = first.caller
-                first.wake(LEAD)
+                first.wake(LEAD_TURN)
             else:
                 self._turns.pop(key, None)
 
@@ -298,7 +298,7 @@ class SwapSteps(StepStore, Generic[V]):
         retried = all(each.transition is enter for each in batch)  # `acquire` itself retries
         until = clock.now() + self._store.patience * (not retried)
         # The renewals of other lines wait for this one, so that it is not retried often.
-        tries = TRIES if first.transition is not renew else 1 if known is None else 2
+        tries = SWAP_ATTEMPTS if first.transition is not renew else 1 if known is None else 2
         for _ in range(tries):
             loaded = False
             if known is None or self._ahead is None or looks:
@@ -307,7 +307,7 @@ class SwapSteps(StepStore, Generic[V]):
             line = known.line
             for each in batch:
                 line = each.do(line, now, slack, self._longest_look)
-            if line is known.line and key not in self._doubted:
+            if line is known.line and key not in self._unverified:
                 if loaded:
                     return
                 known = None  # a cached line may be outdated: only a load or a swap proves it
@@ -318,7 +318,7 @@ class SwapSteps(StepStore, Generic[V]):
                 for each in batch
                 if each.transition is complete and isinstance(each.step, StepResult) and each.step.answer is True
             )
-            self._doubted.add(key)
+            self._unverified.add(key)
             try:  # even an unchanged line is written, so that its new version refuses a lost swap that arrives late
                 version = self._store.swap(key, known.version, encode(line), now, next(completed, None))
             except UnknownOutcome as error:
@@ -334,13 +334,13 @@ class SwapSteps(StepStore, Generic[V]):
                     raise
                 known = None
                 continue
-            self._doubted.discard(key)
+            self._unverified.discard(key)
             if version is not None:
                 self._remember(key, CachedLine(version, line, known.quiet))
                 return
             known = None
         for each in batch:
-            each.step = UnknownOutcome(LOST) if each.unknown else None
+            each.step = UnknownOutcome(REPLY_LOST) if each.unknown else None
 
     def _permitted(self, line: Line, before: Line, batch: "Sequence[PendingStep]", now: int) -> Line:
         """Return a line without grants that the store forbids: waiters stay, new claims go."""

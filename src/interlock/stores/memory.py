@@ -9,7 +9,7 @@ from interlock.core.claims import MICROS, Check
 from interlock.core.errors import InvalidArgument, StoreError
 from interlock.core.line import (
     EMPTY,
-    NOBODY,
+    NO_TOKENS,
     Line,
     Origin,
     QueuedClaim,
@@ -69,7 +69,7 @@ class MemoryNamespace(StepStore, Notifier):
             self._inside = True
             try:
                 lease = int(self._now() * MICROS)
-                now = unchecked(StoreTime, (lease, lease + self._epoch, NOBODY))
+                now = unchecked(StoreTime, (lease, lease + self._epoch, NO_TOKENS))
                 step = transition(self._lines.get(key, EMPTY), now, *args)
                 line = step.line
                 if line is not None:

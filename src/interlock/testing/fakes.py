@@ -19,7 +19,7 @@ from interlock.testing._async.faulty import AsyncFaultyQueue
 from interlock.testing._sync.faulty import FaultyQueue
 from interlock.testing.faults import Lossy
 
-Step: TypeAlias = Literal["enter", "leave", "renew", "look", "evict"]
+StepName: TypeAlias = Literal["enter", "leave", "renew", "look", "evict"]
 HEARD_WITHIN = 10.0  # seconds to wait until holders have noticed a loss; at once unless the store is stalled
 
 
@@ -88,7 +88,7 @@ class FakeLocks:
         """See `lose`, in the thread of an event loop: the body of an `async with` is cancelled."""
         await asyncio.to_thread(self._lose, what, of_tasks=True)
 
-    def drop_reply(self, step: Step = "enter", times: int = 1) -> None:
+    def drop_reply(self, step: StepName = "enter", times: int = 1) -> None:
         """Lose the store's next replies to a step; the step itself is performed.
 
         Args:

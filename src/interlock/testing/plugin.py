@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from interlock.testing.fakes import FakeLocks
 
 
-KEPT = 366 * 86400.0  # seconds: longer than any test run; each run has its own folder
+RUN_RESULT_SECONDS = 366 * 86400.0  # seconds: longer than any test run; each run has its own folder
 
 
 def pytest_collection_finish() -> None:
@@ -47,7 +47,7 @@ def once_per_run(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[Callable
     base = tmp_path_factory.getbasetemp()
     folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "interlock-once"
     with connect(folder.absolute()) as locks:
-        yield lambda name, make: locks.once(name, keep=KEPT).run(make)
+        yield lambda name, make: locks.once(name, keep=RUN_RESULT_SECONDS).run(make)
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The environment of one contract test: a store, actors of one colour, and a client that looks from outside."""
+"""The environment of one contract test: a store, actors of one API, and a client that looks from outside."""
 
 import asyncio
 import time
@@ -23,14 +23,14 @@ THREADS, TASKS = "threads", "tasks"
 
 
 @dataclass(frozen=True)
-class Place:
+class StoreFixture:
     """The storage of a store, empty when the test begins.
 
     Attributes:
         open: returns a new store on this storage; all of them see the same lines.
         url: the URL by which other processes connect; None if they can't.
         frees_at_death: True if the locks of a killed process are released at once, False if their leases must expire.
-        open_for_tasks: as `open`, for asyncio tasks; None if one store works for both colours.
+        open_for_tasks: as `open`, for asyncio tasks; None if one store works for both APIs.
         clock_error: seconds by which the store's clock may differ from this machine's.
     """
 
@@ -42,7 +42,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Kind:
+class LockKind:
     """A kind of lock, as the contract's tests use it.
 
     Attributes:
@@ -65,26 +65,26 @@ def _exclusive(locks: Any, name: str, **how: Any) -> Any:
 
 
 KINDS = [
-    Kind("exclusive", "lock", _exclusive, _exclusive),
-    Kind("re-entrant", "rlock", lambda locks, name, **how: locks.rlock(name, **how), _exclusive),
-    Kind(
+    LockKind("exclusive", "lock", _exclusive, _exclusive),
+    LockKind("re-entrant", "rlock", lambda locks, name, **how: locks.rlock(name, **how), _exclusive),
+    LockKind(
         "reader", "rwlock",
         lambda locks, name, **how: locks.rwlock(name, **how).read(),
         lambda locks, name, **how: locks.rwlock(name, **how).write(),
         shares=True,
     ),
-    Kind(
+    LockKind(
         "writer", "rwlock",
         lambda locks, name, **how: locks.rwlock(name, **how).write(),
         lambda locks, name, **how: locks.rwlock(name, **how).read(),
     ),
-    Kind(
+    LockKind(
         "semaphore", "semaphore",
         lambda locks, name, **how: locks.semaphore(name, 3, **how),
         lambda locks, name, **how: locks.semaphore(name, 3, units=3, **how),
         shares=True,
     ),
-    Kind(
+    LockKind(
         "semaphore, all permits", "semaphore",
         lambda locks, name, **how: locks.semaphore(name, 3, units=3, **how),
         lambda locks, name, **how: locks.semaphore(name, 3, **how),
@@ -93,21 +93,21 @@ KINDS = [
 """The table of the kinds of locks of one name; `all` has its own module of tests."""
 
 
-class World:
+class ContractWorld:
     """The environment of a contract test.
 
     Args:
         place: the storage of the locks.
-        colour: "threads" or "tasks", the kind of actors.
+        sync_or_async: "threads" or "tasks", the kind of actors.
     """
 
-    def __init__(self, place: Place, colour: str) -> None:
+    def __init__(self, place: StoreFixture, sync_or_async: str) -> None:
         self.place = place
-        self.colour = colour
+        self.sync_or_async = sync_or_async
         self.name = f"lock {fresh_id()}"
         self._numbers = count(1)
         self._keep = Keeper()
-        self._background = Background() if colour == TASKS else None
+        self._background = Background() if sync_or_async == TASKS else None
         self._actors: list[Actor] = []
         self._open: list[Any] = []
         self._eye: Locks | None = None
@@ -133,7 +133,7 @@ class World:
         self._open.append(locks)
         return locks, faulty
 
-    def ghost(self, spec: LockSpec, store: Store | None = None) -> str:
+    def stale_claim(self, spec: LockSpec, store: Store | None = None) -> str:
         """Enter a claim that nobody renews or releases, as of a process that has died; return its id.
 
         Args:

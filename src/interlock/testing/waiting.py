@@ -13,7 +13,7 @@ T = TypeVar("T")
 WAIT_LIMIT = 60.0
 """Seconds that a test waits for a condition; only a failing test waits so long."""
 
-PAUSE, LONGEST_PAUSE = 0.005, 0.025  # seconds between two looks; a look may be a request to a server
+SHORTEST_PAUSE, LONGEST_PAUSE = 0.005, 0.025  # seconds between two looks; a look may be a request to a server
 RENEWED = 1.5
 """Seconds of a lease that must not expire during a test, even if the machine stalls for a second."""
 
@@ -41,7 +41,7 @@ def eventually(condition: Callable[[], T], within: float = WAIT_LIMIT) -> T:
         passed = time.monotonic() - began
         if passed > within and since(began) > within:
             raise AssertionError(f"did not happen within {within:g} s; the last answer was {answer!r}")
-        time.sleep(min(max(PAUSE, passed / 10), LONGEST_PAUSE))
+        time.sleep(min(max(SHORTEST_PAUSE, passed / 10), LONGEST_PAUSE))
 
 
 @contextmanager
@@ -63,7 +63,7 @@ def throughout(seconds: float, condition: Callable[[], object]) -> None:
     while (passed := time.monotonic() - started) < seconds:
         answer = condition()
         assert answer, f"became {answer!r} after {passed:.2f} s of {seconds:g} s"
-        time.sleep(PAUSE * 4)
+        time.sleep(SHORTEST_PAUSE * 4)
 
 
 @contextmanager
@@ -137,7 +137,7 @@ class Stalls:
         return self
 
     def _watch(self) -> None:
-        while not self._over.wait(PAUSE * 4):
+        while not self._over.wait(SHORTEST_PAUSE * 4):
             self._seen.append(moment())
 
     def __exit__(self, *error: object) -> None:

@@ -4,12 +4,12 @@ import pytest
 
 from interlock.django.store import OrmStore
 from interlock.testing.contract import *  # noqa: F403
-from interlock.testing.contract import Place
+from interlock.testing.contract import StoreFixture
 
 del test_a_release_wakes_one_not_all  # noqa: F821  # plain, not tuned: all waiters of its process look
 
 
 @pytest.fixture
-def place(databases: None) -> Place:
+def place(databases: None) -> StoreFixture:
     """The table of records; `clean` empties it."""
-    return Place(open=lambda: OrmStore("default"), open_for_tasks=lambda: OrmStore("default"))
+    return StoreFixture(open=lambda: OrmStore("default"), open_for_tasks=lambda: OrmStore("default"))

@@ -35,24 +35,24 @@ async def until(condition: Callable[[], Any]) -> None:
     raise AssertionError("it did not happen")
 
 
-class House:
+class KeyLockEnvironment:
     """A server, a colour, and the actors of a test.
 
     Args:
         server: empty when the test begins.
-        colour: "threads" or "tasks".
+        sync_or_async: "threads" or "tasks".
 
     Attributes:
         eye: a separate connection to look at the server.
         actor: the first actor; `do` asks it.
     """
 
-    def __init__(self, server: RedisServer, colour: str) -> None:
+    def __init__(self, server: RedisServer, sync_or_async: str) -> None:
         self.server = server
-        self.colour = colour
+        self.sync_or_async = sync_or_async
         self.eye = redis.Redis(host=server.host, port=server.port, decode_responses=True)
         self.eye.flushall()
-        self._background = Background() if colour == "tasks" else None
+        self._background = Background() if sync_or_async == "tasks" else None
         self._clients: list[Any] = []
         self._actors: list[Actor] = []
         self._proxies: list[Proxy] = []
@@ -64,7 +64,7 @@ class House:
     def client(self, library: str = "redis", **how: Any) -> Any:
         """Return a new client of this colour."""
         how = {"host": self.server.host, "port": self.server.port, **how}
-        client = self.call(CLIENTS[library, self.colour], **how)
+        client = self.call(CLIENTS[library, self.sync_or_async], **how)
         self._clients.append(client)
         return client
 
@@ -88,7 +88,7 @@ class House:
 
     def retry(self, library: str, retries: int) -> Any:
         """Return a library's setting of how often its clients try again, without a pause."""
-        kind = import_module(f"{library}.retry" if self.colour == "threads" else f"{library}.asyncio.retry")
+        kind = import_module(f"{library}.retry" if self.sync_or_async == "threads" else f"{library}.asyncio.retry")
         return kind.Retry(import_module(f"{library}.backoff").NoBackoff(), retries)
 
     def call(self, function: Any, *args: Any, **how: Any) -> Any:
@@ -104,7 +104,7 @@ class House:
 
     def lock(self, name: str = "KeyLock", key: str | bytes | None = None, client: Any = None, **how: Any) -> Any:
         """Return a lock of this colour, by the name of its class for threads."""
-        kind = getattr(locks, name if self.colour == "threads" else f"Async{name}")
+        kind = getattr(locks, name if self.sync_or_async == "threads" else f"Async{name}")
         if name == "ClientLock":
             return self.call((client or self.client()).lock, key or self.key, lock_class=kind, **how)
         return self.call(kind, client or self.client(), key or self.key, **how)
@@ -145,16 +145,16 @@ def server(request: pytest.FixtureRequest) -> Iterator[RedisServer]:
 
 
 @pytest.fixture(params=["threads", "tasks"])
-def colour(request: pytest.FixtureRequest) -> str:
+def sync_or_async(request: pytest.FixtureRequest) -> str:
     """Who acquires."""
     found: str = request.param
     return found
 
 
 @pytest.fixture
-def house(server: RedisServer, colour: str) -> Iterator[House]:
+def env(server: RedisServer, sync_or_async: str) -> Iterator[KeyLockEnvironment]:
     """An empty server and actors."""
-    playing = House(server, colour)
+    playing = KeyLockEnvironment(server, sync_or_async)
     playing.eye.config_resetstat()
     try:
         yield playing

@@ -14,169 +14,169 @@ from interlock.testing.waiting import eventually
 
 
 @pytest.fixture(params=["the library's own", "ClientLock"])
-def make(request: pytest.FixtureRequest, house: Any) -> Any:
+def make(request: pytest.FixtureRequest, env: Any) -> Any:
     """Makes a lock by `client.lock`: the library's, or interlock's by one more argument."""
 
     def made(client: Any = None, **how: Any) -> Any:
         if request.param == "ClientLock":
-            kind = ClientLock if house.colour == "threads" else AsyncClientLock
+            kind = ClientLock if env.sync_or_async == "threads" else AsyncClientLock
             how = {"lock_class": kind, **how}
-        return house.do((client or house.client()).lock, house.key, **how)
+        return env.do((client or env.client()).lock, env.key, **how)
 
     return made
 
 
-def test_acquire_and_release(house: Any, make: Any) -> None:
+def test_acquire_and_release(env: Any, make: Any) -> None:
     lock, other = make(timeout=10), make(blocking=False)
-    assert house.do(lock.acquire) is True
-    assert 9000 < house.eye.pttl(house.key) <= 10_000
-    assert house.do(lock.locked) is True
-    assert house.do(lock.owned) is True
-    assert house.do(other.acquire) is False
-    assert house.do(other.owned) is False
-    assert house.do(lock.release) is None
-    assert house.do(lock.locked) is False
+    assert env.do(lock.acquire) is True
+    assert 9000 < env.eye.pttl(env.key) <= 10_000
+    assert env.do(lock.locked) is True
+    assert env.do(lock.owned) is True
+    assert env.do(other.acquire) is False
+    assert env.do(other.owned) is False
+    assert env.do(lock.release) is None
+    assert env.do(lock.locked) is False
 
 
-def test_without_a_timeout_the_key_stays_for_ever(house: Any, make: Any) -> None:
+def test_without_a_timeout_the_key_stays_for_ever(env: Any, make: Any) -> None:
     lock = make()
-    assert house.do(lock.acquire)
-    assert house.eye.pttl(house.key) == -1
+    assert env.do(lock.acquire)
+    assert env.eye.pttl(env.key) == -1
     for method, arguments in ((lock.extend, (10,)), (lock.reacquire, ())):
         with pytest.raises(redis.exceptions.LockError, match="with no timeout"):
-            house.do(method, *arguments)
-    house.do(lock.release)
+            env.do(method, *arguments)
+    env.do(lock.release)
 
 
 @pytest.mark.parametrize(("method", "arguments"), [("release", ()), ("extend", (10,)), ("reacquire", ())])
 def test_what_is_not_locked_can_not_be_released_or_extended(
-    house: Any, make: Any, method: str, arguments: tuple[int, ...]
+    env: Any, make: Any, method: str, arguments: tuple[int, ...]
 ) -> None:
     with pytest.raises(redis.exceptions.LockError, match="Cannot") as caught:
-        house.do(getattr(make(timeout=10), method), *arguments)
+        env.do(getattr(make(timeout=10), method), *arguments)
     assert not isinstance(caught.value, redis.exceptions.LockNotOwnedError)
 
 
-def test_what_was_lost_is_not_owned(house: Any, make: Any) -> None:
+def test_what_was_lost_is_not_owned(env: Any, make: Any) -> None:
     lock = make(timeout=10)
-    house.do(lock.acquire)
-    house.eye.set(house.key, "somebody")
-    assert house.do(lock.owned) is False
+    env.do(lock.acquire)
+    env.eye.set(env.key, "somebody")
+    assert env.do(lock.owned) is False
     for method, arguments in ((lock.extend, (10,)), (lock.reacquire, ()), (lock.release, ())):
         with pytest.raises(redis.exceptions.LockNotOwnedError, match="no longer owned"):
-            house.do(method, *arguments)
-    assert house.eye.get(house.key) == "somebody"
+            env.do(method, *arguments)
+    assert env.eye.get(env.key) == "somebody"
 
 
-def test_extend_adds_or_replaces_and_reacquire_begins_anew(house: Any, make: Any) -> None:
+def test_extend_adds_or_replaces_and_reacquire_begins_anew(env: Any, make: Any) -> None:
     lock = make(timeout=10)
-    house.do(lock.acquire)
-    assert house.do(lock.extend, 10) is True
-    assert 15_000 < house.eye.pttl(house.key) <= 20_000
-    assert house.do(lock.extend, 5, replace_ttl=True) is True
-    assert 2000 < house.eye.pttl(house.key) <= 5000
-    assert house.do(lock.reacquire) is True
-    assert 5000 < house.eye.pttl(house.key) <= 10_000
+    env.do(lock.acquire)
+    assert env.do(lock.extend, 10) is True
+    assert 15_000 < env.eye.pttl(env.key) <= 20_000
+    assert env.do(lock.extend, 5, replace_ttl=True) is True
+    assert 2000 < env.eye.pttl(env.key) <= 5000
+    assert env.do(lock.reacquire) is True
+    assert 5000 < env.eye.pttl(env.key) <= 10_000
 
 
-def test_with_releases_and_raises_when_it_was_lost(house: Any, make: Any) -> None:
+def test_with_releases_and_raises_when_it_was_lost(env: Any, make: Any) -> None:
     lock = make(timeout=10)
-    assert house.actor.within(lock, lambda inside: inside is lock and house.eye.exists(house.key))
-    assert not house.eye.exists(house.key)
+    assert env.actor.within(lock, lambda inside: inside is lock and env.eye.exists(env.key))
+    assert not env.eye.exists(env.key)
     with pytest.raises(redis.exceptions.LockNotOwnedError):
-        house.actor.within(lock, lambda _: house.eye.delete(house.key))
+        env.actor.within(lock, lambda _: env.eye.delete(env.key))
 
 
-def test_a_token_may_be_chosen(house: Any, make: Any) -> None:
+def test_a_token_may_be_chosen(env: Any, make: Any) -> None:
     lock = make(timeout=10)
-    assert house.do(lock.acquire, token="mine")
-    assert house.eye.get(house.key) == "mine"
-    assert house.do(lambda: lock.local.token) == b"mine"
-    assert house.do(lock.acquire, blocking=False, token="mine") is False
-    house.do(lock.release)
+    assert env.do(lock.acquire, token="mine")
+    assert env.eye.get(env.key) == "mine"
+    assert env.do(lambda: lock.local.token) == b"mine"
+    assert env.do(lock.acquire, blocking=False, token="mine") is False
+    env.do(lock.release)
 
 
-def test_a_token_may_be_handed_over(house: Any, make: Any) -> None:
-    client = house.client()
+def test_a_token_may_be_handed_over(env: Any, make: Any) -> None:
+    client = env.client()
     first, second = make(client, timeout=10), make(client, timeout=10, thread_local=False)
-    house.do(first.acquire)
+    env.do(first.acquire)
 
     def adopt() -> None:
         second.local.token = first.local.token
 
-    house.do(adopt)
-    house.do(second.release)
-    assert not house.eye.exists(house.key)
+    env.do(adopt)
+    env.do(second.release)
+    assert not env.eye.exists(env.key)
 
 
-def test_a_lock_that_is_not_thread_local_may_change_hands(house: Any, make: Any) -> None:
-    lock, other = make(timeout=10, thread_local=False), house.new_actor()
-    house.do(lock.acquire)
+def test_a_lock_that_is_not_thread_local_may_change_hands(env: Any, make: Any) -> None:
+    lock, other = make(timeout=10, thread_local=False), env.new_actor()
+    env.do(lock.acquire)
     other.do(lock.release)
-    assert not house.eye.exists(house.key)
+    assert not env.eye.exists(env.key)
 
 
-def test_blocking_waits(house: Any, make: Any) -> None:
-    house.eye.set(house.key, "somebody")
+def test_blocking_waits(env: Any, make: Any) -> None:
+    env.eye.set(env.key, "somebody")
     lock = make(timeout=10, sleep=0.01)
-    before = house.calls("set")
-    waiting = house.actor.start(lock.acquire)
-    eventually(lambda: house.calls("set") >= before + 3)
-    house.eye.delete(house.key)
+    before = env.calls("set")
+    waiting = env.actor.start(lock.acquire)
+    eventually(lambda: env.calls("set") >= before + 3)
+    env.eye.delete(env.key)
     assert waiting.result(20) is True
 
 
 # -- improvements -------------------------------------------------------------------------------------------
 
 
-def ours(house: Any, **how: Any) -> Any:
+def ours(env: Any, **how: Any) -> Any:
     """Return interlock's lock."""
-    return house.lock("ClientLock", **how)
+    return env.lock("ClientLock", **how)
 
 
 @pytest.mark.parametrize("timeout", [0, -1, "5", True])
-def test_a_timeout_that_would_mean_no_timeout_is_refused(house: Any, timeout: Any) -> None:
+def test_a_timeout_that_would_mean_no_timeout_is_refused(env: Any, timeout: Any) -> None:
     with pytest.raises(InvalidArgument, match="timeout"):
-        ours(house, timeout=timeout)
+        ours(env, timeout=timeout)
 
 
-def test_other_arguments_out_of_range_are_refused(house: Any) -> None:
+def test_other_arguments_out_of_range_are_refused(env: Any) -> None:
     for how in ({"sleep": -1}, {"sleep": "1"}, {"blocking_timeout": "1"}, {"thread_local": 1}):
         with pytest.raises(InvalidArgument, match=next(iter(how))):
-            ours(house, **how)
-    lock = ours(house, sleep=0, blocking_timeout=-1)
+            ours(env, **how)
+    lock = ours(env, sleep=0, blocking_timeout=-1)
     for how in ({"blocking_timeout": float("nan")}, {"token": "\ud800"}):
         with pytest.raises(InvalidArgument, match=next(iter(how))):
-            house.do(lock.acquire, **how)
-    assert house.do(lock.acquire) is True
-    assert house.do(lock.acquire, blocking=True) is False
+            env.do(lock.acquire, **how)
+    assert env.do(lock.acquire) is True
+    assert env.do(lock.acquire, blocking=True) is False
 
 
-def test_a_failed_release_raises_the_clients_error(house: Any) -> None:
-    proxy = house.proxy()
-    lock = ours(house, client=house.client_through(proxy, retries=0), timeout=10)
-    house.do(lock.acquire)
+def test_a_failed_release_raises_the_clients_error(env: Any) -> None:
+    proxy = env.proxy()
+    lock = ours(env, client=env.client_through(proxy, retries=0), timeout=10)
+    env.do(lock.acquire)
     proxy.refuse()
     for method in (lock.release, lock.acquire, lock.locked, lock.owned, lock.reacquire):
         with pytest.raises(redis.exceptions.ConnectionError):
-            house.do(method)
+            env.do(method)
     proxy.restore()
-    house.do(lock.release)
-    assert not house.eye.exists(house.key)
+    env.do(lock.release)
+    assert not env.eye.exists(env.key)
 
 
-def test_a_loss_may_be_logged_instead_of_raised(house: Any, caplog: pytest.LogCaptureFixture) -> None:
-    lock = ours(house, timeout=30, raise_on_release_error=False)
-    house.actor.within(lock, lambda _: house.eye.delete(house.key))
+def test_a_loss_may_be_logged_instead_of_raised(env: Any, caplog: pytest.LogCaptureFixture) -> None:
+    lock = ours(env, timeout=30, raise_on_release_error=False)
+    env.actor.within(lock, lambda _: env.eye.delete(env.key))
     assert "no longer owned" in caplog.text
 
 
-@pytest.mark.parametrize("colour", ["threads"], indirect=True)
-def test_valkey_s_exceptions_are_raised_for_its_clients(house: Any) -> None:
-    lock = house.lock("ClientLock", client=house.client("valkey"), timeout=10)
+@pytest.mark.parametrize("sync_or_async", ["threads"], indirect=True)
+def test_valkey_s_exceptions_are_raised_for_its_clients(env: Any) -> None:
+    lock = env.lock("ClientLock", client=env.client("valkey"), timeout=10)
     with pytest.raises(valkey.exceptions.LockError) as caught:
-        house.do(lock.release)
-    assert caught.value.lock_name == house.key
+        env.do(lock.release)
+    assert caught.value.lock_name == env.key
 
 
 @pytest.mark.parametrize(

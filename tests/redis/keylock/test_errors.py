@@ -13,19 +13,19 @@ from tests.servers import RedisServer
 
 
 @pytest.mark.parametrize("ttl", [0, -1, 0.01, float("nan"), float("inf"), True, "30", 10**12])
-def test_a_time_limit_out_of_range_is_refused(house: Any, ttl: Any) -> None:
+def test_a_time_limit_out_of_range_is_refused(env: Any, ttl: Any) -> None:
     with pytest.raises(InvalidArgument, match="ttl"):
-        house.lock(ttl=ttl)
+        env.lock(ttl=ttl)
     with pytest.raises(InvalidArgument, match="ttl"):
-        house.do(house.lock("IdentityLock").acquire, "me", ttl)
+        env.do(env.lock("IdentityLock").acquire, "me", ttl)
 
 
 @pytest.mark.parametrize("key", ["", b"", None, 7, "\ud800"])
 @pytest.mark.parametrize("name", ["KeyLock", "ReentrantKeyLock", "IdentityLock", "ClientLock"])
-def test_a_key_that_is_none_is_refused(house: Any, key: Any, name: str) -> None:
-    kind = type(house.lock(name))
+def test_a_key_that_is_none_is_refused(env: Any, key: Any, name: str) -> None:
+    kind = type(env.lock(name))
     with pytest.raises(InvalidArgument, match="key"):
-        house.call(kind, house.client(), key)
+        env.call(kind, env.client(), key)
 
 
 @pytest.mark.parametrize(
@@ -39,50 +39,50 @@ def test_a_key_that_is_none_is_refused(house: Any, key: Any, name: str) -> None:
         ({"timeout": float("nan")}, "number of seconds"),
     ],
 )
-def test_contradictions_and_other_types_are_refused(house: Any, arguments: dict[str, Any], said: str) -> None:
+def test_contradictions_and_other_types_are_refused(env: Any, arguments: dict[str, Any], said: str) -> None:
     for name in ("KeyLock", "ReentrantKeyLock"):
         with pytest.raises(InvalidArgument, match=said):
-            house.do(house.lock(name).acquire, **arguments)
-    assert house.calls("set") == 0
+            env.do(env.lock(name).acquire, **arguments)
+    assert env.calls("set") == 0
 
 
 @pytest.mark.parametrize("identity", ["", b"", None, 7, "\ud800"])
 @pytest.mark.parametrize("method", ["acquire", "release", "owned"])
-def test_an_identity_that_is_none_is_refused(house: Any, identity: Any, method: str) -> None:
+def test_an_identity_that_is_none_is_refused(env: Any, identity: Any, method: str) -> None:
     with pytest.raises(InvalidArgument, match="identity"):
-        house.do(getattr(house.lock("IdentityLock"), method), identity)
+        env.do(getattr(env.lock("IdentityLock"), method), identity)
 
 
-def test_a_key_of_another_type_is_a_clear_error(house: Any) -> None:
-    house.eye.rpush(house.key, "something else")
-    lock, identity = house.lock(), house.lock("IdentityLock")
-    assert house.do(lock.acquire) is False
+def test_a_key_of_another_type_is_a_clear_error(env: Any) -> None:
+    env.eye.rpush(env.key, "something else")
+    lock, identity = env.lock(), env.lock("IdentityLock")
+    assert env.do(lock.acquire) is False
     for method in (lock.locked, identity.locked):
         with pytest.raises(StoreError, match="Another program uses the key") as caught:
-            house.do(method)
+            env.do(method)
         assert isinstance(caught.value.__cause__, redis.ResponseError)
-        assert house.key in str(caught.value)
+        assert env.key in str(caught.value)
     with pytest.raises(StoreError, match="Another program uses the key"):
-        house.do(identity.release, "me")
-    assert house.eye.lrange(house.key, 0, -1) == ["something else"]
+        env.do(identity.release, "me")
+    assert env.eye.lrange(env.key, 0, -1) == ["something else"]
 
 
-def test_a_server_that_is_not_there_is_a_clear_error(house: Any) -> None:
+def test_a_server_that_is_not_there_is_a_clear_error(env: Any) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # bound, but not listening
-        client = house.client(port=taken.getsockname()[1], retry=house.retry("redis", 0))
-        for method in (house.lock(client=client).acquire, house.lock(client=client).locked):
+        client = env.client(port=taken.getsockname()[1], retry=env.retry("redis", 0))
+        for method in (env.lock(client=client).acquire, env.lock(client=client).locked):
             with pytest.raises(StoreError, match="is unreachable"):
-                house.do(method)
+                env.do(method)
         for method in ("acquire", "release"):
             with pytest.raises(StoreError, match="is unreachable"):
-                house.do(getattr(house.lock("IdentityLock", client=client), method), "me")
+                env.do(getattr(env.lock("IdentityLock", client=client), method), "me")
 
 
-def test_a_wrong_password_is_a_clear_error(house: Any) -> None:
-    client = house.client(username="nobody", password="wrong", retry=house.retry("redis", 0))
+def test_a_wrong_password_is_a_clear_error(env: Any) -> None:
+    client = env.client(username="nobody", password="wrong", retry=env.retry("redis", 0))
     with pytest.raises(StoreError, match="User or password is wrong") as caught:
-        house.do(house.lock(client=client).acquire)
+        env.do(env.lock(client=client).acquire)
     assert isinstance(caught.value.__cause__, redis.AuthenticationError)
     assert "wrong:" not in str(caught.value)
 
@@ -108,9 +108,9 @@ def test_an_empty_pool_is_a_clear_error(server: RedisServer) -> None:
     pool.disconnect()
 
 
-def test_locks_say_what_they_are(house: Any) -> None:
-    lock = house.lock(key="lock:1")
+def test_locks_say_what_they_are(env: Any) -> None:
+    lock = env.lock(key="lock:1")
     assert repr(lock) == f"<{type(lock).__name__} 'lock:1'>"
-    assert lock.key == house.lock("IdentityLock", key="lock:1").key == "lock:1"
-    assert "'lock:1'" in repr(house.lock("IdentityLock", key="lock:1"))
-    assert house.do(lambda: lock.expires_in) == 0.0
+    assert lock.key == env.lock("IdentityLock", key="lock:1").key == "lock:1"
+    assert "'lock:1'" in repr(env.lock("IdentityLock", key="lock:1"))
+    assert env.do(lambda: lock.expires_in) == 0.0

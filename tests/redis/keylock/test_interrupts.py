@@ -12,69 +12,69 @@ from tests.support.tasks import cancelled
 TURNS = 12
 
 
-@pytest.mark.parametrize("colour", ["tasks"], indirect=True)
-def test_a_cancelled_acquire_leaves_nothing(house: Any) -> None:
-    proxy = house.proxy()
-    lock = house.lock(client=house.client_through(proxy))
+@pytest.mark.parametrize("sync_or_async", ["tasks"], indirect=True)
+def test_a_cancelled_acquire_leaves_nothing(env: Any) -> None:
+    proxy = env.proxy()
+    lock = env.lock(client=env.client_through(proxy))
     proxy.delay(0.1)
 
     async def session() -> None:
         await lock.locked()
         sent = len(proxy.sent)
         task = asyncio.create_task(lock.acquire())
-        await house.until(lambda: b"SET" in proxy.sent[sent:])
+        await env.until(lambda: b"SET" in proxy.sent[sent:])
         await cancelled(task)
 
-    house.call(session)
-    assert not house.eye.exists(house.key)
-    assert house.calls("set") == 1
+    env.call(session)
+    assert not env.eye.exists(env.key)
+    assert env.calls("set") == 1
 
 
-@pytest.mark.parametrize("colour", ["tasks"], indirect=True)
-def test_a_cancelled_acquire_gives_up_waiting_for_a_black_hole(house: Any) -> None:
-    proxy = house.proxy()
-    lock = house.lock(client=house.client_through(proxy, socket_timeout=None))
+@pytest.mark.parametrize("sync_or_async", ["tasks"], indirect=True)
+def test_a_cancelled_acquire_gives_up_waiting_for_a_black_hole(env: Any) -> None:
+    proxy = env.proxy()
+    lock = env.lock(client=env.client_through(proxy, socket_timeout=None))
 
     async def session() -> None:
         await lock.locked()
         proxy.black_hole(passes_requests=True)
         task = asyncio.create_task(lock.acquire())
-        await house.until(lambda: house.calls("set"))
+        await env.until(lambda: env.calls("set"))
         await cancelled(task)
         proxy.restore()
         assert await lock.acquire()
 
-    house.call(session)
+    env.call(session)
 
 
-@pytest.mark.parametrize("colour", ["tasks"], indirect=True)
-def test_a_cancelled_waiter_leaves_nothing(house: Any) -> None:
-    lock = house.lock()
-    house.eye.set(house.key, "somebody")
+@pytest.mark.parametrize("sync_or_async", ["tasks"], indirect=True)
+def test_a_cancelled_waiter_leaves_nothing(env: Any) -> None:
+    lock = env.lock()
+    env.eye.set(env.key, "somebody")
 
     async def session() -> None:
         task = asyncio.create_task(lock.acquire(timeout=20))
-        await house.until(lambda: house.calls("set") >= 4)
+        await env.until(lambda: env.calls("set") >= 4)
         await cancelled(task)
 
-    house.call(session)
-    assert house.eye.get(house.key) == "somebody"
+    env.call(session)
+    assert env.eye.get(env.key) == "somebody"
 
 
-async def leaves_the_key(house: Any, task: "asyncio.Task[None]", turns: int) -> bool:
+async def leaves_the_key(env: Any, task: "asyncio.Task[None]", turns: int) -> bool:
     """Cancel a task after so many turns of the loop; tell whether the key is left, and delete it."""
     for _ in range(turns):
         await asyncio.sleep(0)
     task.cancel()
     await asyncio.wait([task])
-    return bool(await asyncio.to_thread(house.eye.delete, house.key))
+    return bool(await asyncio.to_thread(env.eye.delete, env.key))
 
 
-@pytest.mark.parametrize("colour", ["tasks"], indirect=True)
+@pytest.mark.parametrize("sync_or_async", ["tasks"], indirect=True)
 @pytest.mark.parametrize("name", ["KeyLock", "ReentrantKeyLock", "ClientLock", "IdentityLock"])
-def test_a_release_that_is_cancelled_at_any_turn_is_done(house: Any, name: str) -> None:
+def test_a_release_that_is_cancelled_at_any_turn_is_done(env: Any, name: str) -> None:
     """redis/redis-py#3847: without a time limit the key would stay for ever."""
-    locks = [house.lock(name) for _ in range(1, TURNS)]  # own clients: each detects the server's commands anew
+    locks = [env.lock(name) for _ in range(1, TURNS)]  # own clients: each detects the server's commands anew
     me = ("me",) if name == "IdentityLock" else ()
 
     async def session() -> list[int]:
@@ -82,17 +82,17 @@ def test_a_release_that_is_cancelled_at_any_turn_is_done(house: Any, name: str) 
         for turn, lock in enumerate(locks, 1):
             assert await lock.acquire(*me)
             task = asyncio.create_task(lock.release(*me))
-            if await leaves_the_key(house, task, turn):
+            if await leaves_the_key(env, task, turn):
                 left.append(turn)
         return left
 
-    assert house.call(session) == []
+    assert env.call(session) == []
 
 
-@pytest.mark.parametrize("colour", ["tasks"], indirect=True)
+@pytest.mark.parametrize("sync_or_async", ["tasks"], indirect=True)
 @pytest.mark.parametrize("name", ["KeyLock", "ReentrantKeyLock", "ClientLock"])
-def test_a_body_cancelled_at_any_turn_of_its_end_leaves_nothing(house: Any, name: str) -> None:
-    locks = [house.lock(name) for _ in range(TURNS)]
+def test_a_body_cancelled_at_any_turn_of_its_end_leaves_nothing(env: Any, name: str) -> None:
+    locks = [env.lock(name) for _ in range(TURNS)]
 
     async def session() -> list[int]:
         left = []
@@ -107,11 +107,11 @@ def test_a_body_cancelled_at_any_turn_of_its_end_leaves_nothing(house: Any, name
             task = asyncio.create_task(body())
             await inside.wait()
             go.set()
-            if await leaves_the_key(house, task, turn):
+            if await leaves_the_key(env, task, turn):
                 left.append(turn)
         return left
 
-    assert house.call(session) == []
+    assert env.call(session) == []
 
 
 class Interrupted(redis.Redis):
@@ -128,10 +128,10 @@ class Interrupted(redis.Redis):
         return reply
 
 
-@pytest.mark.parametrize("colour", ["threads"], indirect=True)
-def test_an_acquire_interrupted_after_its_effect_leaves_nothing(house: Any) -> None:
-    with Interrupted(host=house.server.host, port=house.server.port) as client:
+@pytest.mark.parametrize("sync_or_async", ["threads"], indirect=True)
+def test_an_acquire_interrupted_after_its_effect_leaves_nothing(env: Any) -> None:
+    with Interrupted(host=env.server.host, port=env.server.port) as client:
         client.when = "SET"
         with pytest.raises(KeyboardInterrupt):
-            KeyLock(client, house.key).acquire()
-    assert not house.eye.exists(house.key)
+            KeyLock(client, env.key).acquire()
+    assert not env.eye.exists(env.key)

@@ -12,50 +12,50 @@ def library(request: pytest.FixtureRequest) -> str:
     return found
 
 
-def test_a_lock_of_the_library_excludes_ours(house: Any, library: str) -> None:
-    client = house.client(library)
-    theirs, ours = house.call(client.lock, house.key, timeout=10), house.lock(client=client)
-    assert house.do(theirs.acquire)
-    assert house.do(ours.acquire) is False
-    assert house.do(ours.locked) is True
-    assert house.do(ours.release) is False
-    house.do(theirs.release)
-    assert house.do(ours.acquire) is True
+def test_a_lock_of_the_library_excludes_ours(env: Any, library: str) -> None:
+    client = env.client(library)
+    theirs, ours = env.call(client.lock, env.key, timeout=10), env.lock(client=client)
+    assert env.do(theirs.acquire)
+    assert env.do(ours.acquire) is False
+    assert env.do(ours.locked) is True
+    assert env.do(ours.release) is False
+    env.do(theirs.release)
+    assert env.do(ours.acquire) is True
 
 
-def test_ours_excludes_a_lock_of_the_library(house: Any, library: str) -> None:
-    client = house.client(library)
-    theirs, ours = house.call(client.lock, house.key, timeout=10), house.lock(client=client)
-    assert house.do(ours.acquire)
-    assert house.do(theirs.acquire, blocking=False) is False
-    assert house.do(theirs.locked) is True
-    assert house.do(ours.renew)
-    assert house.do(ours.release)
-    assert house.do(theirs.acquire, blocking=False) is True
-    house.do(theirs.release)
+def test_ours_excludes_a_lock_of_the_library(env: Any, library: str) -> None:
+    client = env.client(library)
+    theirs, ours = env.call(client.lock, env.key, timeout=10), env.lock(client=client)
+    assert env.do(ours.acquire)
+    assert env.do(theirs.acquire, blocking=False) is False
+    assert env.do(theirs.locked) is True
+    assert env.do(ours.renew)
+    assert env.do(ours.release)
+    assert env.do(theirs.acquire, blocking=False) is True
+    env.do(theirs.release)
 
 
-def test_a_waiter_of_either_kind_gets_the_lock_of_the_other(house: Any, library: str) -> None:
-    client, other = house.client(library), house.new_actor()
-    theirs, ours = house.call(client.lock, house.key, timeout=10, sleep=0.01), house.lock(client=client)
-    house.do(theirs.acquire)
+def test_a_waiter_of_either_kind_gets_the_lock_of_the_other(env: Any, library: str) -> None:
+    client, other = env.client(library), env.new_actor()
+    theirs, ours = env.call(client.lock, env.key, timeout=10, sleep=0.01), env.lock(client=client)
+    env.do(theirs.acquire)
     waiting = other.start(ours.acquire, timeout=20)
-    house.do(theirs.release)
+    env.do(theirs.release)
     assert waiting.result(20) is True
-    waiting = house.actor.start(theirs.acquire, blocking_timeout=20)
+    waiting = env.actor.start(theirs.acquire, blocking_timeout=20)
     assert other.do(ours.release)
     assert waiting.result(20) is True
-    house.do(theirs.release)
+    env.do(theirs.release)
 
 
-def test_ours_with_the_library_s_token_speaks_for_its_lock(house: Any, library: str) -> None:
-    client = house.client(library)
-    theirs = house.call(client.lock, house.key, timeout=10)
-    house.do(theirs.acquire)
-    ours = house.lock(client=client, token=house.do(lambda: theirs.local.token), ttl=100)
-    assert house.do(ours.owned)
-    assert house.do(ours.renew)
-    assert house.eye.pttl(house.key) > 50_000
-    assert house.do(ours.release) is True
+def test_ours_with_the_library_s_token_speaks_for_its_lock(env: Any, library: str) -> None:
+    client = env.client(library)
+    theirs = env.call(client.lock, env.key, timeout=10)
+    env.do(theirs.acquire)
+    ours = env.lock(client=client, token=env.do(lambda: theirs.local.token), ttl=100)
+    assert env.do(ours.owned)
+    assert env.do(ours.renew)
+    assert env.eye.pttl(env.key) > 50_000
+    assert env.do(ours.release) is True
     with pytest.raises(Exception, match="no longer owned"):
-        house.do(theirs.release)
+        env.do(theirs.release)

@@ -21,41 +21,41 @@ def session(lock: KeyLock) -> None:
 
 
 @contextlib.contextmanager
-def user(house: Any, *rules: str) -> Any:
+def user(env: Any, *rules: str) -> Any:
     """Return a client whose user has only these rights."""
-    house.eye.execute_command("ACL", "SETUSER", "app", "reset", "on", ">secret", "~*", "+@connection", *rules)
+    env.eye.execute_command("ACL", "SETUSER", "app", "reset", "on", ">secret", "~*", "+@connection", *rules)
     try:
-        with redis.Redis(host=house.server.host, port=house.server.port, username="app", password="secret") as client:
+        with redis.Redis(host=env.server.host, port=env.server.port, username="app", password="secret") as client:
             yield client
     finally:
-        house.eye.execute_command("ACL", "DELUSER", "app")
+        env.eye.execute_command("ACL", "DELUSER", "app")
 
 
-@pytest.mark.parametrize("colour", ["threads"], indirect=True)
-def test_a_user_without_eval_gets_the_needed_rights_as_advice(house: Any) -> None:
-    with user(house, "+set", "+get") as client:
-        lock = KeyLock(client, house.key)
+@pytest.mark.parametrize("sync_or_async", ["threads"], indirect=True)
+def test_a_user_without_eval_gets_the_needed_rights_as_advice(env: Any) -> None:
+    with user(env, "+set", "+get") as client:
+        lock = KeyLock(client, env.key)
         assert lock.acquire()
         with pytest.raises(StoreError, match=r"(?s)EVAL.*ACL SETUSER"):
             lock.release()
-        house.eye.execute_command("ACL", "SETUSER", "app", "+eval", "+del", "+pexpire")
+        env.eye.execute_command("ACL", "SETUSER", "app", "+eval", "+del", "+pexpire")
         assert lock.release() is True
         session(lock)
 
 
-@pytest.mark.parametrize("colour", ["threads"], indirect=True)
-def test_a_full_server_still_renews_and_releases(house: Any) -> None:
-    client = house.client()
-    lock, other = KeyLock(client, house.key), KeyLock(client, "lock:other")
+@pytest.mark.parametrize("sync_or_async", ["threads"], indirect=True)
+def test_a_full_server_still_renews_and_releases(env: Any) -> None:
+    client = env.client()
+    lock, other = KeyLock(client, env.key), KeyLock(client, "lock:other")
     assert lock.acquire()
-    house.eye.pexpire(house.key, 5000)
-    house.eye.config_set("maxmemory", "1")
+    env.eye.pexpire(env.key, 5000)
+    env.eye.config_set("maxmemory", "1")
     try:
         with pytest.raises(StoreError, match="maxmemory"):
             other.acquire()
         assert lock.renew() is True
-        assert house.eye.pttl(house.key) > 10_000
+        assert env.eye.pttl(env.key) > 10_000
         assert lock.release() is True
     finally:
-        house.eye.config_set("maxmemory", "0")
+        env.eye.config_set("maxmemory", "0")
     session(other)

@@ -6,30 +6,30 @@ import pytest
 
 
 @pytest.mark.parametrize("ttl", [30.0, None])
-def test_the_plain_session_answers_true_false_true_true(house: Any, ttl: float | None) -> None:
-    lock = house.lock(client=house.client(decode_responses=True), key="test-lock", ttl=ttl)
-    assert house.do(lock.acquire) is True
-    assert house.do(lock.acquire) is False
-    assert house.do(lock.release) is True
-    assert house.do(lock.acquire) is True
+def test_the_plain_session_answers_true_false_true_true(env: Any, ttl: float | None) -> None:
+    lock = env.lock(client=env.client(decode_responses=True), key="test-lock", ttl=ttl)
+    assert env.do(lock.acquire) is True
+    assert env.do(lock.acquire) is False
+    assert env.do(lock.release) is True
+    assert env.do(lock.acquire) is True
 
 
-def test_set_nx_ex_is_one_atomic_step_and_so_is_acquire(house: Any) -> None:
-    assert house.eye.execute_command("SET", "lock:codehole", "true", "EX", 5, "NX")
-    assert 0 < house.eye.ttl("lock:codehole") <= 5
-    house.eye.delete("lock:codehole")
-    before = house.calls("set")
-    assert house.do(house.lock(key="lock:codehole", ttl=5).acquire)
-    assert house.calls("set") == before + 1
-    assert house.calls("expire") == house.calls("pexpire") == 0
-    assert 0 < house.eye.pttl("lock:codehole") <= 5000
+def test_set_nx_ex_is_one_atomic_step_and_so_is_acquire(env: Any) -> None:
+    assert env.eye.execute_command("SET", "lock:codehole", "true", "EX", 5, "NX")
+    assert 0 < env.eye.ttl("lock:codehole") <= 5
+    env.eye.delete("lock:codehole")
+    before = env.calls("set")
+    assert env.do(env.lock(key="lock:codehole", ttl=5).acquire)
+    assert env.calls("set") == before + 1
+    assert env.calls("expire") == env.calls("pexpire") == 0
+    assert 0 < env.eye.pttl("lock:codehole") <= 5000
 
 
-def test_work_past_its_lease_does_not_delete_the_next_lock(house: Any) -> None:
-    first, second, third = house.lock(ttl=2), house.lock(), house.lock()
-    assert house.do(first.acquire)
-    assert house.do(second.acquire, timeout=20)  # after the first one's lease
-    assert house.do(first.release) is False
-    assert house.do(second.owned)
-    assert house.do(third.acquire) is False
-    assert house.do(second.release) is True
+def test_work_past_its_lease_does_not_delete_the_next_lock(env: Any) -> None:
+    first, second, third = env.lock(ttl=2), env.lock(), env.lock()
+    assert env.do(first.acquire)
+    assert env.do(second.acquire, timeout=20)  # after the first one's lease
+    assert env.do(first.release) is False
+    assert env.do(second.owned)
+    assert env.do(third.acquire) is False
+    assert env.do(second.release) is True

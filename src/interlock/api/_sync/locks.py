@@ -39,7 +39,7 @@ class Locks(Same):
 
     def __init__(self, store: Store, *, namespace: str = "", ttl: float = DEFAULT_TTL) -> None:
         self._client = Client(store, namespace, ttl)
-        if not rt.TASKS:  # load its modules now: a child forked during an import would hang in its own import
+        if not rt.IS_ASYNC:  # load its modules now: a child forked during an import would hang in its own import
             self._client.state()
 
     def __repr__(self) -> str:

@@ -11,8 +11,8 @@ from interlock.cli.exit_codes import UNAVAILABLE, fail, one_line, say
 from interlock.cli.output import namespace_option, store_option
 
 TOKEN = "INTERLOCK_SERVE_TOKEN"
-SHORTEST = 16  # characters; guesses are not counted
-LONGEST = 4096
+MIN_TOKEN_LENGTH = 16  # characters; guesses are not counted
+MAX_TOKEN_LENGTH = 4096
 
 
 def token_of(file: TextIO | None) -> str | None:
@@ -24,13 +24,16 @@ def token_of(file: TextIO | None) -> str | None:
     Raises:
         UsageError: the token is invalid.
     """
-    token = os.environ.get(TOKEN) if file is None else file.read(LONGEST + 2).strip()
+    token = os.environ.get(TOKEN) if file is None else file.read(MAX_TOKEN_LENGTH + 2).strip()
     if token is not None and not (
-        token.isascii() and token.isprintable() and " " not in token and SHORTEST <= len(token) <= LONGEST
+        token.isascii()
+        and token.isprintable()
+        and " " not in token
+        and MIN_TOKEN_LENGTH <= len(token) <= MAX_TOKEN_LENGTH
     ):
         raise click.UsageError(
-            f"The token must have {SHORTEST} or more printable ASCII characters without spaces. Create one with: "
-            f"python3 -c 'import secrets; print(secrets.token_urlsafe())'"
+            f"The token must have {MIN_TOKEN_LENGTH} or more printable ASCII characters without spaces. Create one "
+            f"with: python3 -c 'import secrets; print(secrets.token_urlsafe())'"
         )
     return token
 

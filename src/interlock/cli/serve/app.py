@@ -30,10 +30,10 @@ from interlock import InvalidArgument, LockError, Locks
 from interlock.cli import output
 from interlock.cli.exit_codes import say
 
-MOST_OPEN = 100  # connections; if there are more, the connection with the oldest reply is closed
+MAX_OPEN_CONNECTIONS = 100  # connections; if there are more, the connection with the oldest reply is closed
 MOST_REQUESTS = 1000  # concurrent requests, also of closed connections; the server refuses more
 IO_TIMEOUT = 1  # seconds that an end waits for a client that does not read
-INTERVAL = 0.9  # seconds between two looks at the store; the page asks once a second
+REFRESH_INTERVAL = 0.9  # seconds between two looks at the store; the page asks once a second
 MOST_CLAIMS = 1000  # that are sent; a browser with more is slow
 FILES = Path(__file__).parent / "page"
 STRANGE = "This host name is not allowed. Pass it to interlock serve with --allow-host.\n"
@@ -105,7 +105,7 @@ class Page:
     def look(self, request: Request) -> Response:
         """Send what there is to see; all viewers share one look at the store a second."""
         with self._mutex:
-            if time.monotonic() > self._looked_at + INTERVAL:
+            if time.monotonic() > self._looked_at + REFRESH_INTERVAL:
                 self._latest = {**self._facts, "time": output.iso(time.time()), **self._seen()}
                 self._looked_at = time.monotonic()
             return JSONResponse(self._latest)
@@ -197,7 +197,7 @@ class PageConnection(H11Protocol):
         """Close the oldest connection if there are too many."""
         super().connection_made(transport)
         self.open[self] = None
-        if len(self.open) > MOST_OPEN:
+        if len(self.open) > MAX_OPEN_CONNECTIONS:
             oldest, _ = self.open.popitem(
                 last=False
             )  # now, because more may connect before the loop calls `connection_lost`

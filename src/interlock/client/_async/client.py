@@ -12,8 +12,8 @@ from interlock.client.arguments import TRY_LIMIT, AcquireOptions
 from interlock.client.base_client import BaseClient
 from interlock.client.base_grant import RELEASED, ReentryCount, broken_off, refuse_own_wait
 from interlock.client.cancel import Cancel, SupportsIsSet
-from interlock.client.events import EVERYWHERE
-from interlock.client.messages import GONE_THERE, closed_meanwhile, time_is_over
+from interlock.client.events import GLOBAL_LISTENERS
+from interlock.client.messages import EXPIRED_OR_EVICTED, closed_meanwhile, time_is_over
 from interlock.core._async.acquire import acquire
 from interlock.core._async.protocols import AsyncWaiting
 from interlock.core.claims import DONE, USING, Claim, ClaimView, LockSpec, name_of, shown_text
@@ -29,7 +29,7 @@ from interlock.storekit.store import Store
 CLOSE_LIMIT = 2.0  # seconds that other calls have to leave the line
 AT_EXIT_LIMIT = 1.0  # seconds
 GIVEN_UP_LIMIT = 0.1  # seconds that the exit waits for threads that gave up
-PAUSE = 0.002  # seconds between two looks
+CLOSE_POLL_INTERVAL = 0.002  # seconds between two looks
 CANCEL_LOOK = 0.1  # seconds between two looks at a foreign event
 Entering: TypeAlias = tuple[Claim | AcquireCall[AsyncWaiting], rt.Caller]
 """A call of acquire in progress: its claim, and the calling thread or task."""
@@ -162,14 +162,14 @@ class AsyncClient(BaseClient):
             if first is not None and first.state == "using" and self.now() < started + spec.ttl:
                 held: Held = unchecked(Held, (claim, first.fence, started + spec.ttl, first.slot))
             else:
-                if seconds != 0 and not rt.TASKS and running_loop() is not None:
+                if seconds != 0 and not rt.IS_ASYNC and running_loop() is not None:
                     refuse_own_wait(spec, owner, seconds, state.watchdog.live())
                 deadline = None if seconds is None else started + (seconds or TRY_LIMIT)
                 call = AcquireCall(claim, self.now, started, deadline, seconds != 0, first)
                 call.entered = call.entered or first is None
                 call.on_left = state.watchdog.take_out
                 entering[id] = call, owner
-                call.on_queued = self.queued if self.listeners or EVERYWHERE else None
+                call.on_queued = self.queued if self.listeners or GLOBAL_LISTENERS else None
                 if cancel is None:
                     waited = await acquire(rt, state.queue, call)
                 else:
@@ -185,7 +185,7 @@ class AsyncClient(BaseClient):
             state.watchdog.add(grant)
             if self.closed or id not in entering:
                 raise closed_meanwhile(spec)
-            if self.listeners or EVERYWHERE:
+            if self.listeners or GLOBAL_LISTENERS:
                 grant._emit_acquired(started)
             entering.pop(id, None)
             return grant
@@ -270,7 +270,7 @@ class AsyncClient(BaseClient):
         )
         for state, grant in held if removed else ():
             if state is here:
-                state.watchdog.lost(grant, GONE_THERE)
+                state.watchdog.lost(grant, EXPIRED_OR_EVICTED)
             else:  # another state may use another store, and its callbacks belong to another loop
                 state.watchdog.verify_soon(grant.id)
         for view in seen[:removed]:
@@ -385,7 +385,7 @@ class AsyncClient(BaseClient):
                     call.call_off()
             if not any(rt.is_active(owner) for _, owner in list(calls.values())) or clock.now() >= deadline:
                 return
-            await rt.sleep(PAUSE)
+            await rt.sleep(CLOSE_POLL_INTERVAL)
 
     async def at_exit(self) -> None:
         """Leave no claim at exit, and hand nothing over while a thread may still work.
@@ -425,5 +425,5 @@ async def _at_exit() -> None:
 
 
 each_in_forked_child(clients, AsyncClient.start_afresh)
-if not rt.TASKS:  # no loop runs at exit: leases expire
+if not rt.IS_ASYNC:  # no loop runs at exit: leases expire
     atexit.register(_at_exit)

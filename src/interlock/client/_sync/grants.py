@@ -6,8 +6,8 @@ from typing import Any, Self
 
 from interlock.client.arguments import AcquireOptions
 from interlock.client.base_grant import HELD, RELEASED, BaseGrant, BaseGrants, ReentryCount
-from interlock.client.events import EVERYWHERE
-from interlock.client.messages import GONE_THERE, LEASE_ENDED
+from interlock.client.events import GLOBAL_LISTENERS
+from interlock.client.messages import EXPIRED_OR_EVICTED, LEASE_ENDED
 from interlock.core._sync.protocols import Queue
 from interlock.core.errors import NotHeld, StoreError, Unsupported
 from interlock.core.line import RENEWAL_WANTED
@@ -15,7 +15,7 @@ from interlock.runtime import _threads as rt
 from interlock.runtime import log
 from interlock.runtime.process import checked_pid
 
-RETRY = 0.2  # seconds until a failed record of a completed run is retried
+RECORD_RETRY_PAUSE = 0.2  # seconds until a failed record of a completed run is retried
 
 
 class _AsyncBody:
@@ -101,7 +101,7 @@ class Grant(_AsyncBody, BaseGrant):
             raise
         if held is None:
             watchdog.add(self)
-            watchdog.lost(self, GONE_THERE)
+            watchdog.lost(self, EXPIRED_OR_EVICTED)
             raise self._loss()
         self._state = RELEASED
         self._emit("released", "detached")
@@ -152,7 +152,7 @@ class Grant(_AsyncBody, BaseGrant):
         released = self._state == HELD and (removed or (again and not self._record))
         if released:
             self._state = RELEASED
-            if client.listeners or EVERYWHERE:
+            if client.listeners or GLOBAL_LISTENERS:
                 self._emit("released")
         else:
             if self._state == HELD:
@@ -193,14 +193,14 @@ class Grant(_AsyncBody, BaseGrant):
             try:
                 recorded = self.release()
             except StoreError as error:
-                if isinstance(error, Unsupported) or self._client.now() + RETRY >= self._deadline:
+                if isinstance(error, Unsupported) or self._client.now() + RECORD_RETRY_PAUSE >= self._deadline:
                     raise
                 failed = error
             else:
                 if recorded or failed is None or self.lost:
                     return recorded
                 raise failed  # the lease expired while the store was unavailable
-            rt.sleep(RETRY)
+            rt.sleep(RECORD_RETRY_PAUSE)
 
     def _stays(self) -> bool:
         """Let the watchdog release the claim in time; return False to release it now."""
@@ -229,7 +229,7 @@ class Grant(_AsyncBody, BaseGrant):
         if isinstance(answer, StoreError):
             raise answer
         if not answer:
-            self._watchdog.lost(self, GONE_THERE)
+            self._watchdog.lost(self, EXPIRED_OR_EVICTED)
             return False
         self._renewed(sent)
         self._note_wanted(answer == RENEWAL_WANTED)

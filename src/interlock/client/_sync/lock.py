@@ -12,7 +12,7 @@ from interlock.client._sync.client import Client
 from interlock.client._sync.grants import Grant, Grants, Reentry
 from interlock.client.arguments import AcquireOptions, P, wait_limit
 from interlock.client.base_grant import ReentryCount
-from interlock.client.base_lock import FEW, Same
+from interlock.client.base_lock import MAX_LISTED_HOLDS, Same
 from interlock.client.cancel import SupportsIsSet, checked_cancel
 from interlock.core.claims import UNSET, USING, LockSpec, Unset, kind_of, name_of
 from interlock.core.errors import NotHeld
@@ -151,7 +151,7 @@ class Lockable(rt.WrongWith, Same, Generic[G]):
             InvalidArgument: the function is of a wrong kind.  When called: it returned a coroutine or a generator,
                 which has not run.
         """
-        if not rt.TASKS and checked_kind_of(function) == "generator function":
+        if not rt.IS_ASYNC and checked_kind_of(function) == "generator function":
             return cast(Callable[P, rt.Result[R]], around_generator(cast(Any, self), cast(Any, function)))
         return cast(Callable[P, rt.Result[R]], held_around(function, lambda args, kwargs: self, False))
 
@@ -199,7 +199,7 @@ class RLock(Lock):
         grant = self._client.acquire(self._spec, self._options, seconds, owner, cancel)
         if grant is None:
             return None
-        if len(holds) >= FEW:
+        if len(holds) >= MAX_LISTED_HOLDS:
             for each, (reference, _) in list(holds.items()):
                 found = reference()
                 if found is None or not found.held:
@@ -257,7 +257,7 @@ def held_around(
     Raises:
         InvalidArgument: the function is of a wrong kind.
     """
-    check_kind(function, rt.WORKS)
+    check_kind(function, rt.WRAPPED_KIND)
 
     @functools.wraps(function)
     def locked(*args: P.args, **kwargs: P.kwargs) -> R | None:

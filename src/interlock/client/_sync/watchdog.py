@@ -14,8 +14,8 @@ from weakref import ref
 
 from interlock.client._sync.grants import Grant
 from interlock.client.base_client import BaseClient
-from interlock.client.events import EVERYWHERE, Kind
-from interlock.client.messages import CONNECTION_CLOSED, GONE_THERE, LEASE_ENDED, warn_of_dropped
+from interlock.client.events import GLOBAL_LISTENERS, EventKind
+from interlock.client.messages import CONNECTION_CLOSED, EXPIRED_OR_EVICTED, LEASE_ENDED, warn_of_dropped
 from interlock.core._sync.protocols import Queue
 from interlock.core.claims import Claim, name_of
 from interlock.core.errors import LockError, StoreError
@@ -25,7 +25,7 @@ from interlock.runtime import _threads as rt
 from interlock.runtime import log
 from interlock.runtime.process import checked_pid
 
-AT_ONCE = 100  # leases in one request
+RENEWALS_PER_REQUEST = 100  # leases in one request
 MOST_DOUBTED = 256
 MOST_DROPPED = 64
 MOST_STALE = 256
@@ -60,7 +60,7 @@ class Watchdog:
         self.pid = checked_pid()
         self.watched: dict[str, tuple[ref[Grant], Claim]] = {}
         self._staying: dict[str, tuple[Claim, float]] = {}
-        self._doubted: deque[str] = deque(maxlen=MOST_DOUBTED)
+        self._unverified: deque[str] = deque(maxlen=MOST_DOUBTED)
         self.dropped: deque[tuple[Claim, float]] = deque(maxlen=MOST_DROPPED)
         self.stale: deque[tuple[Claim, float]] = deque(maxlen=MOST_STALE)
         self._take_out_at = 0.0
@@ -72,7 +72,7 @@ class Watchdog:
         # A grant whose release failed has raised an error, and needs no warning when it is collected.
         reference = ref(grant) if grant._leaving else ref(grant, self._collected)
         self.watched[grant.id] = reference, grant._claim
-        if grant.id in self._doubted and not grant._leaving:
+        if grant.id in self._unverified and not grant._leaving:
             grant._asks_now()
         if grant._due < self._alarm.moment:
             self._alarm.set(grant._due)
@@ -102,7 +102,7 @@ class Watchdog:
         found = self.watched.get(id)
         grant = None if found is None else found[0]()
         if grant is None:
-            self._doubted.append(id)
+            self._unverified.append(id)
         else:
             grant._asks_now()
             self._alarm.set(0.0)
@@ -191,8 +191,8 @@ class Watchdog:
     def _renew(self, grants: list[Grant]) -> None:
         """Renew the leases of one node, the most urgent first."""
         grants.sort(key=lambda grant: float(grant._deadline))
-        for start in range(0, len(grants), AT_ONCE):
-            some = [grant for grant in grants[start : start + AT_ONCE] if grant.id in self.watched]
+        for start in range(0, len(grants), RENEWALS_PER_REQUEST):
+            some = [grant for grant in grants[start : start + RENEWALS_PER_REQUEST] if grant.id in self.watched]
             sent = self._now()
             try:
                 answers = self._queue.renew([grant._claim for grant in some]) if some else []
@@ -216,7 +216,7 @@ class Watchdog:
                 failed.append(grant)
                 problem = answer
             elif not answer:
-                self.lost(grant, GONE_THERE)
+                self.lost(grant, EXPIRED_OR_EVICTED)
             elif grant.id in self.watched and not grant._leaving:
                 grant._renewed(sent)
                 grant._note_wanted(answer == RENEWAL_WANTED)
@@ -238,10 +238,10 @@ class Watchdog:
         for grant in grants:
             self._alarm.set(grant._retries(self._now()))
 
-    def _emit(self, grants: Sequence[Grant], kind: Kind, reason: str) -> None:
+    def _emit(self, grants: Sequence[Grant], kind: EventKind, reason: str) -> None:
         """Notify the listeners without delaying a renewal."""
-        if grants and (self._client.listeners or EVERYWHERE):
-            rt.run_detached("interlock-events", Context(), _tell_each, grants, kind, reason)
+        if grants and (self._client.listeners or GLOBAL_LISTENERS):
+            rt.run_detached("interlock-events", Context(), _emit_each, grants, kind, reason)
 
     def leave(self, claim: Claim) -> None:
         """Withdraw a claim, even if this call is cancelled; retry in the background."""
@@ -254,6 +254,6 @@ class Watchdog:
                 self.take_out(claim)
 
 
-def _tell_each(grants: Sequence[Grant], kind: Kind, reason: str) -> None:
+def _emit_each(grants: Sequence[Grant], kind: EventKind, reason: str) -> None:
     for grant in grants:
         grant._emit(kind, reason)

@@ -19,7 +19,7 @@ from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 from interlock.core.claims import PENDING, QUEUED, USING, WRITER_UNITS, Claim, State, fits
 from interlock.core.errors import UnknownOutcome
-from interlock.core.queue import CLAIM_GONE, GIVEN_UP, LOOKS, REFUSED, EnterResult, PendingRecord, Renewed
+from interlock.core.queue import CLAIM_GONE, GIVEN_UP, POLLS_PER_SECOND, REFUSED, EnterResult, PendingRecord, Renewed
 
 NEIGHBOUR_PAUSE = 0.005  # seconds; two flags are up, and one of them is about to be lowered
 
@@ -72,7 +72,7 @@ class Judgement(NamedTuple):
     ahead: int = 0
 
 
-def judge(me: str, records: Sequence[PendingRecord]) -> Judgement:
+def evaluate(me: str, records: Sequence[PendingRecord]) -> Judgement:
     """Decide from one list what the claim `me` may do.
 
     Args:
@@ -140,8 +140,8 @@ class AsyncPending:
             await records.create(claim)  # 1. claim first ...
         while True:
             line = await records.list(claim.spec.key)  # 2. ... then look
-            verdict, up, fence, junk, ahead = judge(claim.id, line)
-            pause = NEIGHBOUR_PAUSE if verdict == "neighbour" else max(records.poll_after, ahead / LOOKS)
+            verdict, up, fence, junk, ahead = evaluate(claim.id, line)
+            pause = NEIGHBOUR_PAUSE if verdict == "neighbour" else max(records.poll_after, ahead / POLLS_PER_SECOND)
             del line, ahead  # locals that live over an `await` are part of the model checker's state
             if verdict == "gone":
                 return CLAIM_GONE

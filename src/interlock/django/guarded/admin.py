@@ -18,8 +18,8 @@ from interlock.core.claims import MAX_LABEL, WRITER_UNITS, Claim, ClaimView, Loc
 from interlock.core.errors import LockError
 from interlock.django.configured import locks
 from interlock.django.guarded.conflicts import StaleObject
-from interlock.django.guarded.forms import READ, TRIES, GuardedModelForm, guarded_form
-from interlock.django.row_names import Row
+from interlock.django.guarded.forms import READ, SAVE_ATTEMPTS, GuardedModelForm, guarded_form
+from interlock.django.row_names import RowName
 from interlock.runtime import log
 from interlock.runtime.process import fresh_id
 
@@ -37,7 +37,7 @@ class EditedPage:
     """
 
     def __init__(self, model: type[models.Model], pk: object, user: Any, lease: float) -> None:
-        self.name = checked_name(f"editing:{Row(model, pk).name()}")
+        self.name = checked_name(f"editing:{RowName(model, pk).name()}")
         self._lease = lease
         self._user = user
         self._who = f"user {user.pk}"
@@ -142,7 +142,7 @@ class GuardedAdmin(_GuardsForms, admin.ModelAdmin):  # type: ignore[type-arg] # 
         extra_context: dict[str, object] | None = None,
     ) -> Any:
         """Show or save the change form, and name the other users who have it open."""
-        for left in reversed(range(TRIES)):
+        for left in reversed(range(SAVE_ATTEMPTS)):
             try:
                 response = super().changeform_view(request, object_id, form_url, extra_context)
                 break

@@ -37,7 +37,7 @@ from interlock.django.guarded.values import AnyField, same
 READ: Final = "interlock_read"
 """The name of the hidden field with the values that a form has shown."""
 
-TRIES: Final = 3
+SAVE_ATTEMPTS: Final = 3
 """How often a submitted form is checked again if the object changes during the save."""
 
 _KEEP: Final = "interlock_keep_"

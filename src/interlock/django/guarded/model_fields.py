@@ -31,7 +31,7 @@ from interlock.django.guarded.values import AnyField, is_expression
 Comparison: TypeAlias = tuple[str, str]
 """The SQL of the column's side and of the value's side; {} is the column, or the value's placeholder."""
 
-PLAIN: Comparison = ("{}", "{}")
+PLAIN_COMPARISON: Comparison = ("{}", "{}")
 _TEXT = re.compile(r"(var)?char\b|character\b|nvarchar|text\b|(tiny|medium|long)text\b|citext\b", re.IGNORECASE)
 _TEXTS: dict[str, Comparison] = {
     "sqlite": ("{} COLLATE BINARY", "{}"),
@@ -79,8 +79,8 @@ def comparison_of(field: AnyField, connection: BaseDatabaseWrapper) -> Compariso
     if _TEXT.match(kind):
         return _TEXT_ARRAY if kind.endswith("]") else _TEXTS.get(product)
     if product == "postgresql":
-        return PLAIN if _HAS_EQUALITY.match(kind) else None
-    return PLAIN if product in _TEXTS else None
+        return PLAIN_COMPARISON if _HAS_EQUALITY.match(kind) else None
+    return PLAIN_COMPARISON if product in _TEXTS else None
 
 
 class Column:
@@ -110,7 +110,7 @@ class Column:
     ) -> None:
         quote = connection.ops.quote_name
         column = f"{quote(field.model._meta.db_table)}.{quote(field.column)}"
-        left, self._right = comparison or PLAIN
+        left, self._right = comparison or PLAIN_COMPARISON
         self.field = field
         self.comparable = comparison is not None
         self._null = f"{column} IS NULL"
@@ -275,7 +275,7 @@ def column_of(plan: ModelPlan, attname: str, using: str) -> Column:
         field,
         connection,
         "<=" if attname in plan.fences else "=",
-        PLAIN if plain else comparison_of(field, connection),
+        PLAIN_COMPARISON if plain else comparison_of(field, connection),
         settles=not plain and plan.policies[attname] is not LAST_WINS,
     )
 

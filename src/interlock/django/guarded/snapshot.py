@@ -17,7 +17,7 @@ KEY: Final = "_guarded_snapshot"
 MISSING: Final = object()
 """Stands for a missing value; it is in no snapshot, so that it is never pickled."""
 
-Row: TypeAlias = tuple[Any, ...]
+RowValues: TypeAlias = tuple[Any, ...]
 """A row as read: the frozen values, their attribute names, and the alias of the database."""
 
 Undo: TypeAlias = tuple[Scope, Mapping[str, Any]]
@@ -103,7 +103,7 @@ def _restored(values: dict[str, object], saved: Mapping[str, object]) -> dict[st
     return {attname: value for attname, value in {**values, **saved}.items() if value is not MISSING}
 
 
-def of_row(plan: ModelPlan, db: str | None, field_names: Iterable[str], row: Sequence[object]) -> Row:
+def of_row(plan: ModelPlan, db: str | None, field_names: Iterable[str], row: Sequence[object]) -> RowValues:
     """Return the raw snapshot of a row from `from_db`; a `Snapshot` is made of it only when needed, for speed."""
     attnames, open_at = plan.attnames, plan.open_at
     if len(row) != len(attnames):
@@ -124,7 +124,7 @@ def of_values(plan: ModelPlan, values: Mapping[str, object]) -> dict[str, Any]:
 
 def snapshot_of(instance: models.Model) -> Snapshot | None:
     """Return the snapshot of an instance, with rollbacks applied; None if it has none."""
-    found: Row | Snapshot | None = vars(instance).get(KEY)
+    found: RowValues | Snapshot | None = vars(instance).get(KEY)
     if type(found) is tuple:
         *row, attnames, db = found
         found = vars(instance)[KEY] = Snapshot(db, dict(zip(attnames, row, strict=True)))

@@ -22,7 +22,7 @@ from rest_framework.viewsets import ModelViewSet
 
 from interlock.django.guarded import Guarded, state_tag, verify
 from interlock.django.guarded.conflicts import FieldConflict, StaleObject
-from interlock.django.middleware import MEDIA_TYPE, RETRY_AFTER, Answer, answer_of
+from interlock.django.middleware import MEDIA_TYPE, RETRY_AFTER_SECONDS, Answer, answer_of
 from interlock.django.row_lock import OccupiesObject
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def exception_handler(exc: Exception, context: dict[str, Any]) -> Response | Non
 def problem_of(exc: Exception, context: Mapping[str, object]) -> Response | None:
     """Return the problem document of an exception; None if it isn't one of interlock's."""
     view = context.get("view")
-    answer = answer_of(exc, getattr(view, "retry_after", RETRY_AFTER))
+    answer = answer_of(exc, getattr(view, "retry_after", RETRY_AFTER_SECONDS))
     if isinstance(exc, PreconditionFailed | PreconditionRequired):
         title = _("Precondition Failed") if isinstance(exc, PreconditionFailed) else _("Precondition Required")
         answer = Answer(exc.status_code, exc.default_code, title, str(exc.detail))
@@ -239,7 +239,7 @@ class OccupiedViewSetMixin(OccupiesObject, ProblemMixin):
         retry_after: seconds in the header Retry-After.
     """
 
-    retry_after: ClassVar[float] = RETRY_AFTER
+    retry_after: ClassVar[float] = RETRY_AFTER_SECONDS
 
     def update(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         """Occupy the object and update it, or some of its fields."""

@@ -71,7 +71,7 @@ class AsyncDropIn(AsyncOneKey):
             mine.handles.clear()
 
     def _inherits(self, owner: object) -> bool:
-        return rt.TASKS
+        return rt.IS_ASYNC
 
     def _acquire(
         self,

@@ -57,7 +57,7 @@ class AsyncKeyLock(AsyncOneKey):
             self._holdings.add(Holding(self._encoded_key, checked_bytes(token, "token"), None, None))
 
     def _inherits(self, owner: Any) -> bool:
-        return rt.TASKS and owner is not None and bool(owner.done())
+        return rt.IS_ASYNC and owner is not None and bool(owner.done())
 
     @property
     def token(self) -> str | None:

@@ -69,7 +69,7 @@ class AsyncOneKey:
     """
 
     def __init__(self, client: object, key: str | bytes, shared: bool) -> None:
-        self._client = checked_client(client, rt.TASKS)
+        self._client = checked_client(client, rt.IS_ASYNC)
         self._key = key
         self._encoded_key = checked_bytes(key, "key", " Name the resource, e.g. 'lock:book:1'.")
         self._shared = checked_flag(shared, "shared")

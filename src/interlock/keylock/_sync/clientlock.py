@@ -72,7 +72,7 @@ class DropIn(OneKey):
             mine.handles.clear()
 
     def _inherits(self, owner: object) -> bool:
-        return rt.TASKS
+        return rt.IS_ASYNC
 
     def _acquire(
         self,

@@ -8,9 +8,9 @@ from typing import Any, Protocol, TypeVar, cast
 
 from interlock.core.functions import refuse_awaitable
 from interlock.optimistic.tries import (
+    AWAITABLE_ADVICE,
     BACKOFF,
     RETRIES,
-    UNFINISHED,
     Queued,
     Tries,
     TryAgain,
@@ -105,7 +105,7 @@ async def atransact(
         InvalidArgument: an argument is out of range, or a command or its keys are not allowed in a transaction.
     """
     tries = Tries(retries, timeout, backoff, clock.now())
-    checked_function(function, rt.TASKS)
+    checked_function(function, rt.IS_ASYNC)
     begin = _begin(where)
     while True:
         failure = None
@@ -117,7 +117,7 @@ async def atransact(
                 # async only
                 if isawaitable(value):
                     value = await value
-                refuse_awaitable(value, function, UNFINISHED[rt.TASKS])
+                refuse_awaitable(value, function, AWAITABLE_ADVICE[rt.IS_ASYNC])
                 if await attempt.commit():
                     return cast(T, value.reply if isinstance(value, Queued) else value)
         except TryAgain as error:
@@ -131,11 +131,11 @@ def _begin(where: object) -> Callable[[Tries], AsyncAttempt]:
         from interlock.optimistic._async.sqlalchemy import AsyncSessionAttempt
         from interlock.optimistic.sqlalchemy import maker_of
 
-        make = maker_of(where, rt.TASKS)
+        make = maker_of(where, rt.IS_ASYNC)
         return lambda tries: AsyncSessionAttempt(make())
     if hasattr(where, "begin"):  # asked later, because engines have it too
         return cast(AsyncBackend, where).begin
     from interlock.optimistic._async.redis import AsyncRedisAttempt
     from interlock.optimistic.redis import checked_library
 
-    return partial(AsyncRedisAttempt, checked_library(where, rt.TASKS), where)
+    return partial(AsyncRedisAttempt, checked_library(where, rt.IS_ASYNC), where)

@@ -83,7 +83,7 @@ class TransactionConnection:
         return [self._reply(each, io_timeout) for each in packet]
 
     def _reply(self, command: LibraryCommand, io_timeout: float | None) -> Any:
-        if io_timeout is not None and not rt.TASKS:
+        if io_timeout is not None and not rt.IS_ASYNC:
             own = self._lent.socket_timeout
             if not self._lent.can_read(io_timeout if own is None else min(own, io_timeout)):
                 raise TimeoutError(f"no reply within {io_timeout:g} s")

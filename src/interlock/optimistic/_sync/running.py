@@ -9,9 +9,9 @@ from typing import Any, Protocol, TypeVar, cast
 
 from interlock.core.functions import refuse_awaitable
 from interlock.optimistic.tries import (
+    AWAITABLE_ADVICE,
     BACKOFF,
     RETRIES,
-    UNFINISHED,
     Queued,
     Tries,
     TryAgain,
@@ -106,7 +106,7 @@ def transact(
         InvalidArgument: an argument is out of range, or a command or its keys are not allowed in a transaction.
     """
     tries = Tries(retries, timeout, backoff, clock.now())
-    checked_function(function, rt.TASKS)
+    checked_function(function, rt.IS_ASYNC)
     begin = _begin(where)
     while True:
         failure = None
@@ -115,7 +115,7 @@ def transact(
                 if keys:
                     attempt.watch(keys)
                 value = function(attempt.transaction)
-                refuse_awaitable(value, function, UNFINISHED[rt.TASKS])
+                refuse_awaitable(value, function, AWAITABLE_ADVICE[rt.IS_ASYNC])
                 if attempt.commit():
                     return cast(T, value.reply if isinstance(value, Queued) else value)
         except TryAgain as error:
@@ -129,11 +129,11 @@ def _begin(where: object) -> Callable[[Tries], Attempt]:
         from interlock.optimistic._sync.sqlalchemy import SessionAttempt
         from interlock.optimistic.sqlalchemy import maker_of
 
-        make = maker_of(where, rt.TASKS)
+        make = maker_of(where, rt.IS_ASYNC)
         return lambda tries: SessionAttempt(make())
     if hasattr(where, "begin"):  # asked later, because engines have it too
         return cast(Backend, where).begin
     from interlock.optimistic._sync.redis import RedisAttempt
     from interlock.optimistic.redis import checked_library
 
-    return partial(RedisAttempt, checked_library(where, rt.TASKS), where)
+    return partial(RedisAttempt, checked_library(where, rt.IS_ASYNC), where)

@@ -16,7 +16,7 @@ from interlock.runtime import clock, log
 
 STEP_DOWN = 2.0  # seconds for which a leader retries its release; then its lease expires
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0  # seconds until a candidate retries after an error
-LOOK = 1.0  # seconds; a safety net, because each change is notified
+POLL_INTERVAL = 1.0  # seconds; a safety net, because each change is notified
 STOP = 30.0  # seconds that `stop` waits for the work
 Told: TypeAlias = Callable[["AsyncElection"], object]
 
@@ -44,7 +44,7 @@ class AsyncElection(rt.AsyncWrongWith):
         self._cancel = Cancel()
         self._grant: AsyncGrant | None = None
         self._term = 0
-        self._stander: Any = None  # the task of the candidate; None if it is not running
+        self._campaigner: Any = None  # the task of the candidate; None if it is not running
         self._watching: list[Any] = []
         self._context = Context()  # of the callbacks
 
@@ -85,9 +85,9 @@ class AsyncElection(rt.AsyncWrongWith):
         Raises:
             InvalidArgument: the work is of the wrong kind, or this candidate is already running.
         """
-        check_kind(work, rt.WORKS)
+        check_kind(work, rt.WRAPPED_KIND)
         self._begin()
-        await rt.finish_within(0.0, self._stand, work)
+        await rt.finish_within(0.0, self._campaign, work)
 
     async def stop(self, timeout: float | None = STOP) -> bool:
         """Stop the candidate: let the work end, and step down; safe to repeat.
@@ -99,18 +99,18 @@ class AsyncElection(rt.AsyncWrongWith):
             True if the work has ended; also, without waiting, for a call from the work or a signal handler above it.
         """
         self._cancel.set()
-        stander = self._stander
+        stander = self._campaigner
         self._wake_waiters()
         if stander is None or stander == rt.caller():
             return True
         # async only
         if stander != "soon":
             stander.cancel()
-        return await self._until(lambda: self._stander is None, timeout)
+        return await self._until(lambda: self._campaigner is None, timeout)
 
     async def __aenter__(self) -> "AsyncElection":
         self._begin()
-        rt.start_background("interlock-election", self._stand, None)
+        rt.start_background("interlock-election", self._campaign, None)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -118,18 +118,18 @@ class AsyncElection(rt.AsyncWrongWith):
 
     def _begin(self) -> None:
         """Mark this candidate as running."""
-        if self._stander is not None:
+        if self._campaigner is not None:
             raise InvalidArgument(
                 f"This candidate of {self.name!r} is already waiting or leading. Create another candidate."
             )
         self._client.check_open()
         if self._on_elected is not None or self._on_deposed is not None:
             self._context = copy_context()
-        self._stander = "soon"
+        self._campaigner = "soon"
 
-    async def _stand(self, work: Callable[..., rt.Result[object]] | None) -> None:
+    async def _campaign(self, work: Callable[..., rt.Result[object]] | None) -> None:
         """Wait for election, lead, and repeat."""
-        self._stander = rt.caller()
+        self._campaigner = rt.caller()
         pause = FIRST_PAUSE
         try:
             while not self._cancel.is_set():
@@ -157,7 +157,7 @@ class AsyncElection(rt.AsyncWrongWith):
             if not self._cancel.is_set():
                 raise  # otherwise `stop` cancelled it
         finally:
-            self._stander = None
+            self._campaigner = None
             self._wake_waiters()
 
     async def _one_term(self, work: Callable[..., rt.Result[object]] | None) -> None:
@@ -222,7 +222,7 @@ class AsyncElection(rt.AsyncWrongWith):
         self._watching.append(waiter)
         try:
             while not condition():
-                left = LOOK if deadline is None else min(LOOK, deadline - clock.now())
+                left = POLL_INTERVAL if deadline is None else min(POLL_INTERVAL, deadline - clock.now())
                 if left <= 0:
                     return False
                 await waiter.wait(left)
@@ -232,5 +232,5 @@ class AsyncElection(rt.AsyncWrongWith):
             waiter.close()
 
     def __repr__(self) -> str:
-        state = "leads" if self.leading else "stands" if self._stander is not None else "does not stand"
+        state = "leads" if self.leading else "stands" if self._campaigner is not None else "does not stand"
         return f"<{type(self).__name__} {self.name!r} {state} on {self._client.where}>"

@@ -16,7 +16,7 @@ from interlock.core.functions import check_kind, name_of_arguments, refuse_await
 from interlock.runtime import _threads as rt
 from interlock.runtime.blocks import Acquired, CallSite, call_site
 
-MOST = 65_536  # characters of JSON
+MAX_RESULT_LENGTH = 65_536  # characters of JSON
 LONGEST_KEEP = 366 * 86400.0  # seconds
 UNKEPT = ""
 """The mark of a result that could not be stored."""
@@ -129,7 +129,7 @@ class Once(rt.WrongWith, Generic[S]):
             LockLost: the lease expired during the run: another caller runs, and this run was not recorded.
             StoreError: the store failed.
         """
-        check_kind(function, rt.WORKS)
+        check_kind(function, rt.WRAPPED_KIND)
         return self._run(self.name, function, *args, **kwargs)
 
     def _run(self, name: str, function: Callable[P, rt.Result[R]], *args: P.args, **kwargs: P.kwargs) -> R | S:
@@ -186,7 +186,7 @@ class Once(rt.WrongWith, Generic[S]):
             InvalidArgument: the name mentions an unknown argument, or the function is of a wrong kind.
         """
         name_for = name_of_arguments(self.name, function, "once")
-        check_kind(function, rt.WORKS)
+        check_kind(function, rt.WRAPPED_KIND)
 
         @functools.wraps(function)
         def once(*args: P.args, **kwargs: P.kwargs) -> R | S:
@@ -210,9 +210,9 @@ def _written(name: str, result: object) -> tuple[str, InvalidArgument | None]:
     except (TypeError, ValueError, RecursionError) as error:
         wrong = f"is not JSON ({error})"
     else:
-        if len(text) <= MOST:
+        if len(text) <= MAX_RESULT_LENGTH:
             return text, None
-        wrong = f"has {len(text)} characters as JSON; the limit is {MOST}"
+        wrong = f"has {len(text)} characters as JSON; the limit is {MAX_RESULT_LENGTH}"
     return UNKEPT, InvalidArgument(
         f"The result of {name!r} {wrong}. The run is recorded as done; later callers get NotKept. Return something "
         f"short instead, such as the path of the result."

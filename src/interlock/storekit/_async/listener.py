@@ -16,7 +16,7 @@ from interlock.runtime import clock
 from interlock.runtime.waiters import Waiters
 
 SILENCE = 2.0  # seconds without a message while there are waiters; then the server is asked to confirm
-IDLE = 60.0  # seconds without a waiter, after which the subscription ends
+IDLE_LIMIT = 60.0  # seconds without a waiter, after which the subscription ends
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.02, 0.5  # seconds between two attempts to subscribe
 
 
@@ -124,7 +124,7 @@ class AsyncListener:
                 self.live,
                 False,
             )  # in this order, because a waiter registers first, and then reads the flag
-            unused = not self._waiters and not self._starting and clock.now() - self._used >= IDLE
+            unused = not self._waiters and not self._starting and clock.now() - self._used >= IDLE_LIMIT
             if self._closed or unused:
                 self._runs = False
                 return True

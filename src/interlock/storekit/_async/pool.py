@@ -15,7 +15,7 @@ from interlock.runtime import _aio as rt
 from interlock.runtime import clock
 from interlock.storekit.wire import A, A_co, Q, Q_contra
 
-MOST = 32  # default connections of a process to one server
+MAX_CONNECTIONS = 32  # default connections of a process to one server
 
 
 class AsyncPooled(Protocol[Q_contra, A_co]):
@@ -67,7 +67,7 @@ class AsyncPool(Generic[Q, A]):
         self,
         open: Callable[[float], rt.Result[AsyncPooled[Q, A]]],
         where: str,
-        most: int = MOST,
+        most: int = MAX_CONNECTIONS,
         undo: Callable[[Claim], Q] | None = None,
     ) -> None:
         self._open = open

@@ -41,7 +41,7 @@ from interlock.storekit.wire import (
 
 CUTS = 5  # connections that may end in a row during one request
 POLL_INTERVAL = 5.0  # seconds until the latest poll, in case a message was missed
-LOOKS_HERE = 200  # polls per second by all waiters of a process together
+POLLS_OF_PROCESS = 200  # polls per second by all waiters of a process together
 
 
 class Asks(Protocol[Q_contra, A_co]):
@@ -141,7 +141,7 @@ class ServerQueue(Queue, Generic[Q, A]):
         answer = self._entered(claim.id, entered, may_queue, already_queued)
         if answer.state != "pending":
             return answer
-        poll_after = min(max(POLL_INTERVAL, len(self._waiters.by_id) / LOOKS_HERE), answer.poll_after)
+        poll_after = min(max(POLL_INTERVAL, len(self._waiters.by_id) / POLLS_OF_PROCESS), answer.poll_after)
         poll_after *= random.uniform(1.0, 1.1)  # not all at the same moment
         return EnterResult("pending", poll_after=poll_after, waiter=made)
 
@@ -268,7 +268,7 @@ class ServerQueue(Queue, Generic[Q, A]):
     def _wake_all(self) -> None:
         """Let all waiters poll; if there are thousands, limit the rate to avoid a storm."""
         if clock.now() >= self._wakes_at:
-            self._wakes_at = clock.now() + max(0.0, len(self._waiters.by_id) / LOOKS_HERE - POLL_INTERVAL)
+            self._wakes_at = clock.now() + max(0.0, len(self._waiters.by_id) / POLLS_OF_PROCESS - POLL_INTERVAL)
             self._waiters.wake_all()
 
     def renew(self, claims: Sequence[Claim]) -> list[Renewed]:

@@ -29,8 +29,8 @@ from interlock.core.line import (
 from interlock.core.queue import (
     BUSY,
     CLAIM_GONE,
-    LOOKS,
     OCCUPIED,
+    POLLS_PER_SECOND,
     REFUSED,
     RUN_ALREADY_DONE,
     EnterResult,
@@ -44,7 +44,7 @@ from interlock.runtime import clock
 from interlock.runtime.waiters import Notifier
 
 POLL_INTERVAL = 1.0  # seconds between two polls of a waiter; a safety net, because each hand-over is notified
-SHORTEST_LOOK = 0.001  # seconds
+SHORTEST_POLL = 0.001  # seconds
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.001, 0.02  # seconds before a busy store is asked again
 LIVES = "yes"  # the liveness token of a claim that ends with its process; the store replaces it
 UNAVAILABLE_PAUSE = 0.25  # seconds until an unavailable store is asked again
@@ -282,7 +282,7 @@ def pause_before_look(poll_after: float, look_in: int, places: int = 0) -> float
         look_in: microseconds until the end of a lease ahead of the waiter.
         places: the number of claims in the line.
     """
-    return min(max(poll_after, places / LOOKS), max(SHORTEST_LOOK, look_in / MICROS))
+    return min(max(poll_after, places / POLLS_PER_SECOND), max(SHORTEST_POLL, look_in / MICROS))
 
 
 def on_unavailable(claim: Claim, error: StoreError, may_queue: bool, answered: bool) -> EnterResult:

@@ -14,7 +14,7 @@ from interlock.stores.advisory.session import IO_TIMEOUT, BaseSession, Rows
 from interlock.stores.postgresql._sync.connection import dialled
 from interlock.stores.postgresql.options import PostgresOptions
 
-MISSING = ("42P01", "3F000")  # the sequence, or its schema
+NO_SEQUENCE_CODES = ("42P01", "3F000")  # the sequence, or its schema
 
 
 class PostgresSession(BaseSession):
@@ -43,13 +43,13 @@ class PostgresSession(BaseSession):
             raise StoreError(statements.POOLED)
         if is_replica == "t":
             raise StoreError(statements.REPLICA)
-        self.say(statements.SET)
+        self.say(statements.SETTINGS_STATEMENT)
         with suppress(Refused):
             self.say(statements.NOTICE_THE_END)
         try:
             self.say(self.text("leap"))
         except Refused as missing:
-            if missing.code not in MISSING:
+            if missing.code not in NO_SEQUENCE_CODES:
                 raise
             self.make_sequence(int(clock.time_of_day() * 1_000_000))
             self.say(self.text("leap"))

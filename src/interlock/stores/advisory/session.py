@@ -18,7 +18,7 @@ from interlock.runtime.process import HOST, OwnedDescriptor, checked_pid, pid
 MAX_SESSIONS = 32
 SEQUENCE = "interlock_fence"
 IDENTIFIER = re.compile(r"([A-Za-z_][A-Za-z0-9_]*\.)?[A-Za-z_][A-Za-z0-9_]*")
-DEFAULTS = {
+CONNECTION_DEFAULTS = {
     "connect_timeout": "5",
     "keepalives_idle": "15",
     "keepalives_interval": "5",
@@ -33,7 +33,7 @@ def _sequence_in(name: str, text: str) -> str:
     return text
 
 
-OURS: dict[str, Reader] = {"max_sessions": number_in, "sequence": _sequence_in}
+OWN_OPTIONS: dict[str, Reader] = {"max_sessions": number_in, "sequence": _sequence_in}
 """Our options; the others are passed to the client library."""
 
 
@@ -69,14 +69,14 @@ def options_of(url: SplitResult) -> Options:
     if mysql:
         from interlock.stores.mysql.options import CONNECTING, arguments_in  # which need PyMySQL
 
-        ours = read_options(given, OURS | CONNECTING, place_of(url))
+        ours = read_options(given, OWN_OPTIONS | CONNECTING, place_of(url))
         arguments = arguments_in(url, ours, IO_TIMEOUT)
     else:
         from psycopg.conninfo import conninfo_to_dict
 
-        ours = read_options([each for each in given if each[0] in OURS], OURS, place_of(url))
-        others = {**DEFAULTS, "application_name": f"interlock {HOST}:{pid()}"[:63]}
-        others |= {name: text for name, text in given if name not in OURS}
+        ours = read_options([each for each in given if each[0] in OWN_OPTIONS], OWN_OPTIONS, place_of(url))
+        others = {**CONNECTION_DEFAULTS, "application_name": f"interlock {HOST}:{pid()}"[:63]}
+        others |= {name: text for name, text in given if name not in OWN_OPTIONS}
         arguments = conninfo_to_dict(conninfo_of(url, others.items()))
     return Options(
         tuple(arguments.items()),

@@ -31,7 +31,7 @@ class AdvisoryPlace:
         kind: "_shared" for a reader, "" otherwise.
         state: "trying", "pending" or "using".
         session: the session that holds the lock or waits for it.
-        stands: True while that session waits in the server, or is being opened for it.
+        is_waiting: True while that session waits in the server, or is being opened for it.
         fence: its fencing token, when using.
         until: when its lease expires, in seconds of `now`.
         since: when it entered, in seconds since the epoch.
@@ -39,7 +39,8 @@ class AdvisoryPlace:
     """
 
     __slots__ = (
-        "claim", "doubt", "fence", "held", "key", "kind", "session", "since", "stands", "state", "until", "waiter",
+        "claim", "doubt", "fence", "held", "is_waiting", "key", "kind", "session", "since", "state", "until",
+        "waiter",
     )  # fmt: skip
 
     def __init__(self, claim: Claim, waiter: Wakeable | None, doubt: Callable[[str], object]) -> None:
@@ -49,7 +50,7 @@ class AdvisoryPlace:
         self.kind = "_shared" if claim.spec.units < claim.spec.capacity else ""
         self.state: Literal["trying", "pending", "using"] = "trying"
         self.session: Any = None
-        self.stands = False
+        self.is_waiting = False
         self.fence, self.until = 0, now() + claim.spec.ttl
         self.since = clock.time_of_day()
         self.held: float | None = None
@@ -134,21 +135,21 @@ class AdvisoryRoom:
     def may_stand(self, place: AdvisoryPlace) -> bool:
         """Return True, and mark the claim as waiting in the server, if it is this process's first waiter there."""
         with self.mutex:
-            stands = place.stands or self._head(place.key) is not place
-            place.stands = place.stands or not stands
-            return not stands
+            is_waiting = place.is_waiting or self._head(place.key) is not place
+            place.is_waiting = place.is_waiting or not is_waiting
+            return not is_waiting
 
     def most_to_wait(self) -> int:
         """Return the limit of sessions for one more waiter; 0 if waiters would use more than half of the sessions."""
         most = self.options.max_sessions
         with self.mutex:
-            return most if 2 * sum(each.stands for each in tuple(self.places.values())) <= most + 1 else 0
+            return most if 2 * sum(each.is_waiting for each in tuple(self.places.values())) <= most + 1 else 0
 
     def nudge(self, key: int) -> None:
         """Wake the next waiter of this process for a name, so that it waits in the server."""
         with self.mutex:
             place = self._head(key)
-            if place is not None and not place.stands:
+            if place is not None and not place.is_waiting:
                 place.wake()
 
     def _head(self, key: int) -> AdvisoryPlace | None:
@@ -220,7 +221,7 @@ class AdvisoryRoom:
         session = place.session
         if place.until <= now():
             # The lease of a waiter does not end while a session is opened for it.
-            return place.state != "trying" and (session is not None or not place.stands)
+            return place.state != "trying" and (session is not None or not place.is_waiting)
         return place.state == "using" and not session.busy and (not session.alive or session.has_ended())
 
     def lose(self, place: AdvisoryPlace) -> None:

@@ -20,20 +20,24 @@ OF_THE_LINE = (
     "AND l.granted AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())"
 )
 TICKETS = 2_147_483_500  # they start again after 248 days; an int has room for 99 more
-NOW = f"(extract(epoch FROM clock_timestamp()) * 100)::bigint % {TICKETS}"  # the ticket of this moment
-SLICE = 0.5  # seconds; shorter than the default of deadlock_timeout, so that no index is cancelled as a deadlock
+CURRENT_TICKET = f"(extract(epoch FROM clock_timestamp()) * 100)::bigint % {TICKETS}"  # the ticket of this moment
+WAIT_SLICE = 0.5  # seconds; shorter than the default of deadlock_timeout, so that no index is cancelled as a deadlock
 OPENING = 0x696E7465726C6B00  # the advisory lock under which sessions open one after another
 LEAP = 1 << 20  # fences
-IDLE, INTERVAL, COUNT = 15, 5, 3  # seconds, seconds and probes of the keepalive, on both sides
+KEEPALIVE_IDLE, KEEPALIVE_INTERVAL, KEEPALIVE_COUNT = (
+    15,
+    5,
+    3,
+)  # seconds, seconds and probes of the keepalive, on both sides
 
 POSTGRES = {
     "attempt": "EXECUTE interlock_attempt{kind}({key})",
     "queue": (
-        f"SELECT ticket FROM (SELECT ({NOW})::int AS now) AS it, LATERAL generate_series(now, now + 99) AS ticket "
-        "WHERE pg_try_advisory_lock({line}, ticket) LIMIT 1"
+        f"SELECT ticket FROM (SELECT ({CURRENT_TICKET})::int AS now) AS it, LATERAL generate_series(now, now + 99) "
+        "AS ticket WHERE pg_try_advisory_lock({line}, ticket) LIMIT 1"
     ),
     "wait": (
-        f"SET LOCAL statement_timeout = {SLICE * 1000:.0f}; DO $$ DECLARE earlier int; fence text; BEGIN "
+        f"SET LOCAL statement_timeout = {WAIT_SLICE * 1000:.0f}; DO $$ DECLARE earlier int; fence text; BEGIN "
         "FOR earlier IN "
         f"SELECT DISTINCT l.objid::bigint::int FROM pg_locks l WHERE {OF_THE_LINE} AND l.objid::bigint < {{ticket}} "
         "ORDER BY 1 LOOP PERFORM pg_advisory_xact_lock_shared({line}, earlier); END LOOP; "
@@ -53,14 +57,16 @@ POSTGRES = {
         "SELECT l.pid, bool_or(l.granted AND l.objsubid = 1), "
         "coalesce(min(l.mode) FILTER (WHERE l.objsubid = 1), 'ExclusiveLock'), min(a.application_name), "
         "min(CASE l.objsubid WHEN 1 THEN extract(epoch FROM coalesce(a.query_start, now())) "
-        f"ELSE extract(epoch FROM now()) - ({NOW} - l.objid::bigint + {TICKETS + 99}) % {TICKETS} / 100.0 + 0.99 END"
+        f"ELSE extract(epoch FROM now()) - ({CURRENT_TICKET} - l.objid::bigint + {TICKETS + 99}) % {TICKETS} / 100.0 "
+        "+ 0.99 END"
         ") AS since FROM pg_locks l LEFT JOIN pg_stat_activity a USING (pid) "
         f"WHERE ({OF_THE_LOCK}) OR ({OF_THE_LINE}) GROUP BY l.pid ORDER BY 2 DESC, since"
     ),
     "about": (
         "SELECT split_part(version(), ',', 1), format('about %s locks of all', current_setting("
         "'max_locks_per_transaction')::int * (current_setting('max_connections')::int + "
-        f"current_setting('max_prepared_transactions')::int)), {IDLE}, {INTERVAL}, {COUNT}"
+        "current_setting('max_prepared_transactions')::int)), "
+        f"{KEEPALIVE_IDLE}, {KEEPALIVE_INTERVAL}, {KEEPALIVE_COUNT}"
     ),
     # Not deferrable: else a serializable read-only transaction may wait for all writers.
     "first": "SET TRANSACTION NOT DEFERRABLE; SELECT pg_backend_pid(), pg_is_in_recovery()",
@@ -77,7 +83,7 @@ POSTGRES = {
         "PREPARE interlock_give_back AS SELECT pg_advisory_unlock_all()"
     ),
 }
-SETTINGS = {
+SERVER_SETTINGS = {
     "statement_timeout": 0,
     "lock_timeout": 0,
     "idle_session_timeout": 0,
@@ -87,14 +93,15 @@ SETTINGS = {
     "default_transaction_read_only": "off",
     "default_transaction_deferrable": "off",
     "synchronous_commit": "on",
-    "tcp_keepalives_idle": IDLE,
-    "tcp_keepalives_interval": INTERVAL,
-    "tcp_keepalives_count": COUNT,
+    "tcp_keepalives_idle": KEEPALIVE_IDLE,
+    "tcp_keepalives_interval": KEEPALIVE_INTERVAL,
+    "tcp_keepalives_count": KEEPALIVE_COUNT,
     "tcp_user_timeout": 20_000,
 }
-SET = "SET TRANSACTION NOT DEFERRABLE; SELECT set_config(name, CASE name {} END, false) FROM pg_settings".format(
-    " ".join(f"WHEN '{name}' THEN '{value}'" for name, value in SETTINGS.items())
-) + f" WHERE name IN {tuple(SETTINGS)}"  # an old server does not know all of them  # fmt: skip
+SETTINGS_STATEMENT = "SET TRANSACTION NOT DEFERRABLE; "
+SETTINGS_STATEMENT += "SELECT set_config(name, CASE name {} END, false) FROM pg_settings".format(
+    " ".join(f"WHEN '{name}' THEN '{value}'" for name, value in SERVER_SETTINGS.items())
+) + f" WHERE name IN {tuple(SERVER_SETTINGS)}"  # an old server does not know all of them  # fmt: skip
 NOTICE_THE_END = "SET client_connection_check_interval = 1000"  # milliseconds; some systems refuse it
 
 FOREVER = 2_000_000  # seconds; MariaDB answers NULL to -1

@@ -17,7 +17,7 @@ from interlock.storekit.blocking import BlockingStore
 from interlock.storekit.store import require_module
 
 IO_TIMEOUT = 10.0  # seconds to wait for a reply
-PREFIX = "interlock"
+DEFAULT_PREFIX = "interlock"
 GCS_PACE = 1.0  # seconds; https://cloud.google.com/storage/quotas: one write a second to an object
 _KNOWN = {"endpoint": text_in, "region": text_in, "timeout": seconds_in}
 _USES = {"s3": "S3Store", "gs": "GCSStore", "az": "AzureStore"}
@@ -106,7 +106,7 @@ def _store_of(url: SplitResult) -> BucketStore:
         how["client_options"]["allow_http"] = True
     how["retry_config"] = {"max_retries": 0}  # we handle a lost reply: a retry would fail on its own first write
     kind = getattr(obstore.store, _USES[url.scheme])
-    prefix = unquote(url.path).strip("/") or PREFIX
+    prefix = unquote(url.path).strip("/") or DEFAULT_PREFIX
     pace = GCS_PACE if url.scheme == "gs" else 0.0
     return BucketStore(lambda: kind(bucket, **how), prefix, where, given.get("endpoint", ""), pace)
 
@@ -131,4 +131,4 @@ def from_client(client: object, tasks: bool) -> BucketStore:
 
     see_that_it_runs_here()  # the program may have used the client before the fork
     pace = GCS_PACE if kind == "GCSStore" else 0.0
-    return BucketStore(lambda: client, PREFIX, f"the bucket of a {kind}", str(id(client)), pace)
+    return BucketStore(lambda: client, DEFAULT_PREFIX, f"the bucket of a {kind}", str(id(client)), pace)

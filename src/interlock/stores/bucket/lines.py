@@ -45,8 +45,8 @@ MARGIN = 0.05  # seconds added to the slack, for the drift of the two clocks bet
 STALE = 600.0  # seconds after which a sample is repeated
 JUST_NOW = 1.0  # seconds; a younger sample counts as fresh
 CLOCK = ".clock"
-MISSING = (NotFoundError, FileNotFoundError)
-STATES = (AlreadyExistsError, PreconditionError, NotModifiedError, *MISSING)
+NOT_FOUND_ERRORS = (NotFoundError, FileNotFoundError)
+STATES = (AlreadyExistsError, PreconditionError, NotModifiedError, *NOT_FOUND_ERRORS)
 """Errors about the state of an object."""
 SKEWED = ("RequestTimeTooSkewed", "RequestExpired", "date header too old")
 """Errors of S3 and Azure if the clock of the client is wrong by more than 15 minutes."""
@@ -201,13 +201,13 @@ class BucketLines(SwapStore[dict[str, str]]):
         options = {"if_none_match": known.version["e_tag"]} if known is not None and known.version else None
         try:
             answer = self._ask(
-                self._bucket.get, self._path(key), options=options, expects=(NotModifiedError, *MISSING)
+                self._bucket.get, self._path(key), options=options, expects=(NotModifiedError, *NOT_FOUND_ERRORS)
             )
             head, _, text = bytes(self._ask(answer.bytes)).decode().partition("\n")
         except NotModifiedError:
             assert known is not None
             return known
-        except MISSING:
+        except NOT_FOUND_ERRORS:
             return Loaded(None)
         if head.count(" ") != 2:
             raise StoreError(f"{self._where} has an object {self._path(key)} that interlock did not write.")

@@ -48,6 +48,6 @@ class EtcdStore(Store):
 
     def still_held(self, claim: Claim) -> dict[str, Any]:
         """Return a comparison for an etcd transaction, true while the claim exists."""
-        from interlock.stores.etcd.wire import CLAIMS, folder_of, is_there
+        from interlock.stores.etcd.wire import CLAIMS_FOLDER, folder_of, is_there
 
-        return is_there(folder_of(self._options.prefix, claim.spec.key) + CLAIMS + claim.id)
+        return is_there(folder_of(self._options.prefix, claim.spec.key) + CLAIMS_FOLDER + claim.id)

@@ -12,7 +12,7 @@ from interlock.drivers.urls import port_of
 
 PORT = 2379
 IO_TIMEOUT = 5.0  # seconds to wait for a reply
-MOST = 32  # connections of a process for its requests, besides one for the watch
+MAX_CONNECTIONS = 32  # connections of a process for its requests, besides one for the watch
 _KNOWN: dict[str, Reader] = {"timeout": seconds_in, "max_connections": partial(number_in, most=1000)}
 _TLS: dict[str, Reader] = dict.fromkeys(("ssl_ca", "ssl_cert", "ssl_key"), text_in)
 
@@ -68,7 +68,7 @@ def options_of(url: SplitResult) -> EtcdOptions:
         _context(given, where) if tls else False,
         {"name": unquote(user), "password": unquote(password)} if user else {},
         given.get("timeout", IO_TIMEOUT),
-        given.get("max_connections", MOST),
+        given.get("max_connections", MAX_CONNECTIONS),
     )
 
 

@@ -26,7 +26,7 @@ from interlock.runtime import clock
 from interlock.runtime.process import HOST, pid
 
 Json: TypeAlias = dict[str, Any]
-CLAIMS, DONE = "c/", "d"
+CLAIMS_FOLDER, RECORD_KEY = "c/", "d"
 LIVE = StoreTime(0, 0)
 """A clock by which no lease expires: etcd deletes the keys of expired leases itself."""
 
@@ -107,7 +107,7 @@ def found_in(folder: str, response: Json, revision: int = 0) -> Found:
     places, record = [], None
     for each in response.get("kvs", ()):
         text, lease = text_of(each.get("value", "")), each.get("lease", "0")  # etcd omits an empty value
-        if text_of(each["key"]) == folder + DONE:
+        if text_of(each["key"]) == folder + RECORD_KEY:
             record = text, lease
             continue
         try:
@@ -179,7 +179,7 @@ def watch(prefix: str, revision: int) -> str:
     return json.dumps({"create_request": wanted})
 
 
-def heard(prefix: str, text: str) -> tuple[dict[str, set[str]], int]:
+def watch_changes(prefix: str, text: str) -> tuple[dict[str, set[str]], int]:
     """Parse a line of the reply to `watch`.
 
     Returns:

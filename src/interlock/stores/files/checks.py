@@ -14,8 +14,8 @@ from interlock.stores.files.machine import check_of
 from interlock.stores.files.opening import failing, read_file
 from interlock.stores.files.slots import FREE, HEAD_MOST, Slot, file_name, head_of, key_in, parse, raws_in
 
-OURS = {NAME, "lines", "alive", "kept"}
-MOST_SHOWN = 5
+OWN_FILES = {NAME, "lines", "alive", "kept"}
+MAX_FILES_SHOWN = 5
 
 
 def examine(folder: Folder, liveness: Liveness) -> list[Check]:
@@ -52,14 +52,14 @@ def _liveness_pipes(folder: Folder, liveness: Liveness) -> Check:
         return Check(
             "liveness pipes",
             "warn",
-            f"The pipes of {len(pids)} running processes were removed ({', '.join(pids[:MOST_SHOWN])}), so their "
-            f"locks are void. Exclude the folder from cleaners (tmp cleaners, rm).",
+            f"The pipes of {len(pids)} running processes were removed ({', '.join(pids[:MAX_FILES_SHOWN])}), so "
+            f"their locks are void. Exclude the folder from cleaners (tmp cleaners, rm).",
         )
     return Check("liveness pipes", "ok", "Every running process with claims here has its pipe.")
 
 
 def _permissions(folder: Folder) -> Check:
-    folder.mend()
+    folder.repair()
     for path in (folder.path, folder.lines, folder.alive):
         if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
             return Check("permissions", "fail", f"This user cannot read and write {path}. Change its mode.")
@@ -72,12 +72,12 @@ def _permissions(folder: Folder) -> Check:
 
 def _contents(folder: Folder) -> Check:
     names = names_in(folder.lines)
-    foreign = [name for name in names_in(folder.path) if name not in OURS]
+    foreign = [name for name in names_in(folder.path) if name not in OWN_FILES]
     foreign += [
         f"lines/{name}" for name in names if not all(isinstance(slot, QueuedClaim) for slot in _read(folder, name))
     ]
     if foreign:
-        shown = ", ".join(foreign[:MOST_SHOWN]) + (", …" if len(foreign) > MOST_SHOWN else "")
+        shown = ", ".join(foreign[:MAX_FILES_SHOWN]) + (", …" if len(foreign) > MAX_FILES_SHOWN else "")
         text = f"{len(foreign)} files are foreign or unreadable: {shown}. They block no other name. Remove them."
         return Check("contents", "warn", text)
     return Check("contents", "ok", f"{len(names)} names, nothing foreign.")

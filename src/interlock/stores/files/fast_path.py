@@ -26,7 +26,7 @@ if not os.environ.get("INTERLOCK_PURE"):
     with suppress(ImportError):
         native = import_module("interlock.stores.files._fast_path")
 
-NOT_DONE, DONE, DONE_THERE = 0, 1, 2
+FAST_REFUSED, FAST_LEFT, FAST_LEFT_WITH_WAITERS = 0, 1, 2
 OTHERS_WAIT = -2
 
 
@@ -96,7 +96,7 @@ class Quick:
             if waiter is not None:
                 steps.waiters.remove(id)  # like the step in Python: nobody must wake its pipe, which others reuse
             return EnterResult("using", answer)
-        if answer == NOT_DONE or (answer == OTHERS_WAIT and not may_queue):
+        if answer == FAST_REFUSED or (answer == OTHERS_WAIT and not may_queue):
             return None
         return OCCUPIED if may_queue else REFUSED
 
@@ -110,12 +110,12 @@ class Quick:
         with line.section.mutex:
             if line.section.taken or line.retired or not line.is_there(clock.now()):
                 return False
-            keep_for = self._leave(
+            outcome = self._leave(
                 line.fd, line.mark, line.head, claim.id, claim.spec.capacity, token, self._others, pid()
             )
-        if keep_for.__class__ is tuple:
-            steps.waiters.notify(*keep_for)
+        if outcome.__class__ is tuple:
+            steps.waiters.notify(*outcome)
             return True
-        if keep_for == DONE_THERE:
+        if outcome == FAST_LEFT_WITH_WAITERS:
             give_turn()  # otherwise the kernel, which expects a pipe's writer to sleep soon, delays the woken process
-        return bool(keep_for)
+        return bool(outcome)

@@ -26,10 +26,10 @@ from interlock.stores.files.opening import (
     sharing_of,
 )
 
-TRIES = 50
+FOLDER_ATTEMPTS = 50
 NAME = "interlock"
-MAGIC = b"interlock files "
-MOST = 400  # bytes of the marker
+FOLDER_MAGIC = b"interlock files "
+MARKER_SIZE = 400  # bytes of the marker
 
 
 class Folder:
@@ -58,9 +58,9 @@ class Folder:
         self._allowed = allow
         self._marker: tuple[int, ...] = ()
         self.sharing: Sharing
-        self.mend()
+        self.repair()
 
-    def mend(self) -> None:
+    def repair(self) -> None:
         """Create missing parts, and check that this process can share the folder.
 
         Tmp cleaners remove empty subfolders.
@@ -69,13 +69,13 @@ class Folder:
             StoreError: the folder is unsuitable for locks.
         """
         with failing(f"{self.path} cannot keep locks (choose another folder, on a local disk)"):
-            for _ in range(TRIES):
+            for _ in range(FOLDER_ATTEMPTS):
                 with contextlib.suppress(FileNotFoundError):  # another program removed a part in between
                     return self._make()
         raise StoreError(f"{self.path} is removed repeatedly. Find the program that removes it.")
 
     def _make(self) -> None:
-        """Try `mend` once; no attribute changes before all checks have passed."""
+        """Try `repair` once; no attribute changes before all checks have passed."""
         if not os.path.isdir(self.path):
             self.path.parent.mkdir(parents=True, exist_ok=True)
             make_folder(self.path, 0o700 if self._mode is None else self._mode)
@@ -98,10 +98,10 @@ class Folder:
         A process that has joined never changes it: if other machines reach the folder, but not its locks, one of the
         machines notices the other.
         """
-        here = MAGIC + f"3\nboot={boot_id()}\nclock={clock()}\n".encode()
+        here = FOLDER_MAGIC + f"3\nboot={boot_id()}\nclock={clock()}\n".encode()
         with open(open_file(os.path.realpath(self.path), NAME, sharing), "r+b", 0) as marker:
-            found = marker.read(MOST)
-            if found and not found.startswith(MAGIC):
+            found = marker.read(MARKER_SIZE)
+            if found and not found.startswith(FOLDER_MAGIC):
                 raise NotOurs(
                     f"{self.path}/{NAME} was not created by interlock. Choose another folder, or remove the file."
                 )
@@ -109,7 +109,7 @@ class Folder:
                 raise StoreError(
                     f"{self.path} is used by another machine, boot, time namespace or version of interlock, whose "
                     f"processes or leases are invisible here. End them, or use another folder (found "
-                    f"{found[len(MAGIC) :].split()}, not {here[len(MAGIC) :].split()})."
+                    f"{found[len(FOLDER_MAGIC) :].split()}, not {here[len(FOLDER_MAGIC) :].split()})."
                 )
             if found != here:
                 put(marker.fileno(), here, 0)
@@ -142,10 +142,10 @@ class Folder:
         Raises:
             StoreError: the folder is no longer suitable for locks.
         """
-        with contextlib.suppress(OSError):  # `mend` creates it again, or reports the problem
+        with contextlib.suppress(OSError):  # `repair` creates it again, or reports the problem
             if self._found_marker() == self._marker:
                 return
-        self.mend()
+        self.repair()
 
     # -- values of completed runs -----------------------------------------------------------------------
 
@@ -161,7 +161,7 @@ class Folder:
         if not sticky:
             self.drop_value(new)  # left by a killed process
         with open(open_file(self.kept, new, self.sharing), "r+b", 0) as file:
-            found = file.read(MOST).partition(b" ")[0]
+            found = file.read(MARKER_SIZE).partition(b" ")[0]
             if os.fstat(file.fileno()).st_nlink != 1 or (found and not found.isdigit()):
                 raise NotOurs(
                     f"{self.kept / new} is not a record of a run, or has another name (a hard link). Inspect "

@@ -12,8 +12,8 @@ from interlock.stores.files.slots import (
     DONE_AT,
     FREE,
     HEAD_MOST,
-    MAGIC,
-    MOMENT,
+    LINE_MAGIC,
+    MOMENT_LENGTH,
     SLOT,
     Slot,
     file_name,
@@ -30,7 +30,7 @@ from interlock.stores.files.write_plan import Action, RecordWrite, Write
 SPINS = 60
 MOST_SPIN = 0.005  # seconds: on a busy machine one sched_yield may take as long
 MOST_IDLE = 8  # slots that an empty line keeps
-TRY = LOCK_EX | LOCK_NB
+TRY_LOCK = LOCK_EX | LOCK_NB
 give_turn = getattr(os, "sched_yield", lambda: None)
 NOATIME = getattr(os, "O_NOATIME", 0)
 TRUST = 0.02  # seconds for which a check that a line file or a liveness pipe is still in its folder counts
@@ -85,7 +85,7 @@ class LineFile(OpenFile):
                 self.lost = self.lost or self.fd >= 0
                 self.open()
             try:
-                flock(self.fd, TRY)
+                flock(self.fd, TRY_LOCK)
             except BlockingIOError:
                 if clock.now() > until:
                     break
@@ -118,7 +118,7 @@ class LineFile(OpenFile):
                 raise NotOurs(f"{self.path} is longer than {MOST_BYTES} bytes. Inspect the file, and remove it.")
             self._span *= 2
             data = os.pread(self.fd, self._span, 0)
-        right = self.head[:DONE_AT] + moment(max(0, micros_in(data, DONE_AT))) + self.head[DONE_AT + MOMENT :]
+        right = self.head[:DONE_AT] + moment(max(0, micros_in(data, DONE_AT))) + self.head[DONE_AT + MOMENT_LENGTH :]
         if not data.startswith(right) or (len(data) - len(right)) % SLOT:
             self._put_right(data)
             data = os.pread(self.fd, self._span, 0)
@@ -131,7 +131,7 @@ class LineFile(OpenFile):
             put(self.fd, self.head, 0)
             return
         key = key_in(found[:HEAD_MOST])
-        if not found.startswith(MAGIC) and not self.head.startswith(found):
+        if not found.startswith(LINE_MAGIC) and not self.head.startswith(found):
             raise NotOurs(f"{self.path} was not written by interlock. Inspect and remove it. Nothing was changed.")
         if (key is not None and key != self.key) or self.links() != 1:
             raise NotOurs(f"{self.path} is a copy of another name's file. Remove it. Nothing was changed.")
@@ -150,7 +150,7 @@ class LineFile(OpenFile):
         try:
             self.fd = open_file(folder.lines, self.name, folder.sharing)
         except FileNotFoundError:
-            folder.mend()
+            folder.repair()
             self.fd = open_file(folder.lines, self.name, folder.sharing)
         try:
             self.identify()

@@ -44,10 +44,10 @@ from interlock.stores.files.opening import (
 )
 
 MOST_IDLE_PIPES = 64
-FEW = 16  # wake-up pipes; at more than that, and at each doubling, pipes without a waiter are removed
-MOST_OTHERS = 128
-MOST_NUMBER = 999_999  # six digits, as many as a slot has room for
-TRIES = 50
+SWEEP_THRESHOLD = 16  # wake-up pipes; at more than that, and at each doubling, pipes without a waiter are removed
+MAX_OPEN_PIPES = 128
+MAX_PIPE_NUMBER = 999_999  # six digits, as many as a slot has room for
+PIPE_ATTEMPTS = 50
 
 
 class WakeupPipe(OpenFile):
@@ -109,7 +109,7 @@ class Liveness:
 
     Args:
         folder: the folder alive/.
-        mend: creates the folder again if it was removed.
+        repair: creates the folder again if it was removed.
 
     Attributes:
         token: the name of the liveness pipe; "" before there is one.
@@ -118,13 +118,13 @@ class Liveness:
         others: the open pipes of other processes, by name.
     """
 
-    def __init__(self, folder: Path, mend: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, folder: Path, repair: Callable[[], None] = lambda: None) -> None:
         self._folder = folder
-        self._mend = mend
+        self._repair = repair
         self._section = Section()
         self._idle: list[WakeupPipe] = []
-        self._many = FEW
-        self._numbers = cycle(range(1, MOST_NUMBER + 1))
+        self._many = SWEEP_THRESHOLD
+        self._numbers = cycle(range(1, MAX_PIPE_NUMBER + 1))
         self._own = OpenFile(folder)
         self.token = ""
         self.closed = False
@@ -162,7 +162,7 @@ class Liveness:
 
     def _make_own(self) -> None:
         """Create a liveness pipe; if that fails, the old one stays in use."""
-        for _ in range(TRIES):
+        for _ in range(PIPE_ATTEMPTS):
             token = f"{pid()}-{os.urandom(6).hex()}"
             made = OpenFile(self._folder / f".{token}")
             try:
@@ -177,7 +177,7 @@ class Liveness:
                     raise
             except (FileNotFoundError, BlockingIOError):
                 # A process that sweeps locked or removed it before this one locked it; that is rare, so try again.
-                self._mend()
+                self._repair()
                 continue
             except OSError as error:
                 raise failed(f"Cannot create a liveness pipe in {self._folder}", error) from error
@@ -212,7 +212,7 @@ class Liveness:
         pipe = self.others.get(name)
         if pipe is None or pipe.links() < 1:  # removed: its name or descriptor may be another file's now
             self._forget(name)
-            if len(self.others) >= MOST_OTHERS:
+            if len(self.others) >= MAX_OPEN_PIPES:
                 self._forget(next(iter(self.others)))
             pipe = self.others[name] = OpenFile(self._folder / name)
             try:
@@ -278,7 +278,7 @@ class Liveness:
         with self._section.entered(), failing(f"Cannot create a pipe for waiting in {self._folder}"):
             if len(self.wakeups) >= self._many:
                 self._discard_unused()
-                self._many = max(FEW, 2 * len(self.wakeups))
+                self._many = max(SWEEP_THRESHOLD, 2 * len(self.wakeups))
             if self._idle:
                 pipe = self._idle.pop()
                 if readable(pipe.fd, (), 0.0):  # checked first, because eventlet makes reads wait for data

@@ -57,9 +57,9 @@ def failing(what: str) -> Iterator[None]:
 MOST_BYTES = 16 << 20  # a line of 32,000 claims; a longer file is refused
 NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
 FLAGS = NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-ROUNDS = 50
+OPEN_ATTEMPTS = 50
 MISSING_ERRNOS = (errno.ENOENT, errno.ENOTDIR)
-_KINDS = {
+_FILE_KINDS = {
     stat.S_IFDIR: "a folder",
     stat.S_IFLNK: "a symbolic link",
     stat.S_IFIFO: "a named pipe",
@@ -167,7 +167,7 @@ def sharing_of(found: os.stat_result) -> Sharing:
 
 def kind_of(mode: int) -> str:
     """Return the kind of a file, as text, by its mode."""
-    return _KINDS.get(stat.S_IFMT(mode), "a file")
+    return _FILE_KINDS.get(stat.S_IFMT(mode), "a file")
 
 
 # -- files --------------------------------------------------------------------------------------------------
@@ -192,7 +192,7 @@ def open_file(folder: str | Path, name: str, sharing: Sharing, create: bool = Tr
     fd = -1
     try:
         with opened(folder) as at:
-            for _ in range(ROUNDS):
+            for _ in range(OPEN_ATTEMPTS):
                 fd = _open_at(at, name, sharing, create)
                 if fd >= 0:
                     break

@@ -26,15 +26,15 @@ except ImportError:
 
 SLOT = 512
 FREE = b"done    "
-MOMENT = 17  # characters of a moment
+MOMENT_LENGTH = 17  # characters of a moment
 TAIL_AT = 176  # the position of `units=` in a slot
-MOST_NUMBER = 9 * 10**15  # fences stay below it until the year 2255; a higher one is damage
-MAGIC = b"interlock line 2 head="
-DONE_AT = len(MAGIC) + 5 + len(" done=")
-TEXT_AT = DONE_AT + MOMENT + 1
+MAX_FENCE = 9 * 10**15  # fences stay below it until the year 2255; a higher one is damage
+LINE_MAGIC = b"interlock line 2 head="
+DONE_AT = len(LINE_MAGIC) + 5 + len(" done=")
+TEXT_AT = DONE_AT + MOMENT_LENGTH + 1
 HEAD_MOST = 32 * SLOT  # the longest name and namespace, all control characters, which JSON writes as six bytes each
 MOST_READABLE = 90  # bytes of the readable part; the file name with hash and suffix must not exceed 255
-DEFAULT_OPTIONS = re.compile(r"[a-z0-9][a-z0-9._:@+=,-]{0,99}")
+SHORT_NAME = re.compile(r"[a-z0-9][a-z0-9._:@+=,-]{0,99}")
 _STATES: dict[bytes, Literal["pending", "using"]] = {b"using   ": "using", b"pending ": "pending"}
 _FENCE = re.compile(rb".{14}([0-9]{16})", re.DOTALL)
 _CLAIM = re.compile(
@@ -59,7 +59,7 @@ def file_name(key: str) -> str:
     Different keys have different file names, even on a file system that ignores case.
     """
     namespace, _, name = key.partition(SEPARATOR)
-    if not namespace and DEFAULT_OPTIONS.fullmatch(name):
+    if not namespace and SHORT_NAME.fullmatch(name):
         return name
     words = re.sub(r"[^\w.-]+", "-", f"{namespace}.{name}".strip(".").lower())
     readable = words.encode()[:MOST_READABLE].decode(errors="ignore").strip("-.")
@@ -72,12 +72,12 @@ def head_of(key: str) -> bytes:
     namespace, _, name = key.partition(SEPARATOR)
     text = json.dumps({"name": name, "namespace": namespace}, ensure_ascii=False).encode()
     size = -(-(TEXT_AT + len(text) + 1) // SLOT) * SLOT
-    return (MAGIC + b"%05d done=%b\n" % (size, moment(0)) + text).ljust(size - 1) + b"\n"
+    return (LINE_MAGIC + b"%05d done=%b\n" % (size, moment(0)) + text).ljust(size - 1) + b"\n"
 
 
 def key_in(head: bytes) -> str | None:
     """Return the key in the head of a line file; None if the head is invalid."""
-    if not head.startswith(MAGIC):
+    if not head.startswith(LINE_MAGIC):
         return None
     try:
         told = json.loads(head[TEXT_AT:].partition(b"\n")[0])
@@ -98,8 +98,8 @@ def moment(micros: int) -> bytes:
 
 def micros_in(text: bytes, at: int = 0) -> int:
     """Parse the moment at an offset; return its microseconds, -1 if there is none."""
-    digits = text[at : at + 10] + text[at + 11 : at + MOMENT]
-    return int(digits) if len(digits) == MOMENT - 1 and digits.isdigit() else -1
+    digits = text[at : at + 10] + text[at + 11 : at + MOMENT_LENGTH]
+    return int(digits) if len(digits) == MOMENT_LENGTH - 1 and digits.isdigit() else -1
 
 
 def parse(raw: bytes) -> Slot:
@@ -107,7 +107,7 @@ def parse(raw: bytes) -> Slot:
     known = _FENCE.match(raw)
     fence = int(known[1]) if known else 0
     found = _CLAIM.fullmatch(raw)
-    if fence > MOST_NUMBER:
+    if fence > MAX_FENCE:
         return 0
     if found is None or len(raw) != SLOT:
         return fence
@@ -142,7 +142,7 @@ def text_of(place: QueuedClaim) -> bytes:
             place.label,
         ),
     )  # fmt: skip
-    if len(text) != SLOT or place.fence > MOST_NUMBER:
+    if len(text) != SLOT or place.fence > MAX_FENCE:
         raise StoreError(
             f"A claim with fence {place.fence} does not fit into the file of its name, because the fences are "
             f"damaged. Stop the users of this name, and remove the file."

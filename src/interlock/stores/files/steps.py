@@ -18,7 +18,7 @@ from interlock.core.claims import MICROS, SEPARATOR, USING, Check
 from interlock.core.errors import StoreError
 from interlock.core.failures import closed
 from interlock.core.line import (
-    NOBODY,
+    NO_TOKENS,
     RENEWAL_GONE,
     Line,
     Origin,
@@ -60,7 +60,7 @@ from interlock.stores.files.slots import (
 )
 from interlock.stores.files.write_plan import Action, RecordWrite, Tell, actions, dead_among, line_of, watched_by
 
-MOST_OPEN = 256  # files of names
+MAX_OPEN_FILES = 256  # files of names
 SWEEP = 50  # names that a process checks for removal when it connects
 OLD = 60.0  # seconds without use, after which a process that connects may remove the file of a name
 Q = TypeVar("Q")
@@ -115,7 +115,7 @@ class FileSteps(StepStore, Notifier):
 
     def __init__(self, folder: Folder) -> None:
         self.folder = folder
-        self.liveness = Liveness(folder.alive, folder.mend)
+        self.liveness = Liveness(folder.alive, folder.repair)
         self.lines: dict[str, LineFile] = {}
         self.origin = Origin(f"{HOST} {pid()}")
         self.waiters = Waiters()
@@ -124,7 +124,7 @@ class FileSteps(StepStore, Notifier):
         self._retired: set[LineFile] = set()
         self._mutex = threading.RLock()  # re-entrant, because a signal handler may interrupt its own thread here
         soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        self._most_open = min(MOST_OPEN, soft // 4) if soft > 0 else MOST_OPEN
+        self._most_open = min(MAX_OPEN_FILES, soft // 4) if soft > 0 else MAX_OPEN_FILES
 
     @property
     def notifier(self) -> Notifier:
@@ -189,7 +189,7 @@ class FileSteps(StepStore, Notifier):
             args = (claim, Origin(self.origin.process_name, channel, liveness.token), *others)
         elif transition is adopt and args[-1].liveness_token:
             args = (*args[:-1], Origin(self.origin.process_name, "", liveness.token))
-        dead = dead_among(before.places, ids, liveness.is_alive) if before.places else NOBODY
+        dead = dead_among(before.places, ids, liveness.is_alive) if before.places else NO_TOKENS
         step = transition(before, StoreTime(lease, stamp, dead), *args)
         after = step.line or before
         if transition is read_record and step.answer:

@@ -25,11 +25,11 @@ from interlock.runtime.process import OwnedDescriptor, checked_pid
 from interlock.storekit._sync.pool import Pool
 from interlock.storekit.compare_and_swap import SLACK, SwapStore
 from interlock.stores.mysql import ddl
-from interlock.stores.mysql.options import AT_ONCE, NO_TABLE, READ_ONLY, WAITED, MysqlOptions, meaning, refusal
+from interlock.stores.mysql.options import CONFLICT_CODES, NO_TABLE, READ_ONLY, WAITED, MysqlOptions, meaning, refusal
 
-SHORTEST = 0.001  # seconds to wait for a reply at least
+MIN_REPLY_WAIT = 0.001  # seconds to wait for a reply at least
 IN_TRANSACTION = 1  # a bit of the server's status
-SET = (
+SESSION_STATEMENT = (
     # Each statement is a transaction. It waits at most a second for a row lock, so no step is performed long after
     # its caller has given up.
     "SET SESSION autocommit = 1, sql_mode = '', time_zone = '+00:00', timestamp = DEFAULT, "
@@ -98,7 +98,7 @@ class MysqlConnection:
 
     def _examine(self, options: MysqlOptions, deadline: float) -> None:
         limit = NO_LIMIT if "MariaDB" in str(self._driver.get_server_info()) else ""
-        self.ask(SET + limit, deadline)
+        self.ask(SESSION_STATEMENT + limit, deadline)
         self.ask(LEVEL, deadline)
         about = "SELECT @@global.innodb_flush_log_at_trx_commit, CONCAT(@@global.read_only)"
         ((durable, read_only),) = self.ask(about, deadline).rows
@@ -120,7 +120,7 @@ class MysqlConnection:
         left = deadline - clock.now()
         if left <= 0:
             raise Refused(f"{self._where}: the time limit passed before the step was sent. Nothing was done. Retry.")
-        set_read_timeout(self._driver, max(SHORTEST, min(left, self._timeout)))
+        set_read_timeout(self._driver, max(MIN_REPLY_WAIT, min(left, self._timeout)))
         try:
             self._file.check()
             affected = self._cursor.execute(statement)
@@ -145,10 +145,10 @@ class MysqlConnection:
 
 NOW = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
 DUPLICATE = "1062"
-AGAIN = 0.05  # seconds until a server that has too many connections is asked again
+RECONNECT_PAUSE = 0.05  # seconds until a server that has too many connections is asked again
 SWEEP_EVERY = 128  # swaps
 SWEEP_PAGE = 64  # rows that one sweep checks
-SWEEP_AGE = 60 * MICROS  # microseconds without use, after which a name may be deleted
+SWEEP_AGE_MICROS = 60 * MICROS  # microseconds without use, after which a name may be deleted
 SKEW = 1.0  # seconds; doctor warns if the clocks differ by more
 
 
@@ -204,16 +204,16 @@ class MysqlLines(SwapStore[int]):
                     raise
                 again = False
             except NoRoom:
-                if clock.now() + AGAIN > deadline:
+                if clock.now() + RECONNECT_PAUSE > deadline:
                     raise
-                sleep(AGAIN)
+                sleep(RECONNECT_PAUSE)
             except Refused as error:
                 if again and not error.code:  # the first half of the time was over before the request was sent
                     again = False
                     continue
                 if error.code in READ_ONLY:
                     self._pool.invalidate_connections()  # after a fail-over the primary may have another address
-                if error.code in AT_ONCE and reads and clock.now() < deadline:
+                if error.code in CONFLICT_CODES and reads and clock.now() < deadline:
                     continue  # the table was locked, or the statement was cancelled
                 if error.code != NO_TABLE or not self._options.create or statement.startswith("CREATE"):
                     raise
@@ -252,7 +252,7 @@ class MysqlLines(SwapStore[int]):
         try:
             done = self._ask(statement)
         except Refused as error:
-            if error.code == DUPLICATE or (error.code in AT_ONCE and error.code != WAITED):
+            if error.code == DUPLICATE or (error.code in CONFLICT_CODES and error.code != WAITED):
                 return None
             raise
         if next(self._swaps) % SWEEP_EVERY == 0:
@@ -303,7 +303,7 @@ class MysqlLines(SwapStore[int]):
             start = secrets.token_hex(32)
             rows = self._ask(f"{select} >= X'{start}' ORDER BY k LIMIT {SWEEP_PAGE}").rows
             rows += self._ask(f"{select} < X'{start}' ORDER BY k LIMIT {SWEEP_PAGE - len(rows)}").rows
-            old = StoreTime(now, now - SWEEP_AGE)
+            old = StoreTime(now, now - SWEEP_AGE_MICROS)
             over = [(k, version) for k, version, line in rows if _is_over(_text(line), old)]
             if over:
                 which = " OR ".join(f"(k = X'{k}' AND version = {version})" for k, version in over)

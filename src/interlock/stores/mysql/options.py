@@ -13,22 +13,22 @@ from interlock.core.claims import DEFAULT_TTL
 from interlock.core.errors import InvalidArgument, StoreError
 from interlock.core.failures import Denied, NoRoom, Refused, TransientRefusal, Unreachable, ended
 from interlock.core.options import Reader, flag_in, number_in, read_options, seconds_in, text_in
-from interlock.core.redaction import UNTOLD, is_torn, place_of, reads_url
+from interlock.core.redaction import CAUSE_HIDDEN, is_torn, place_of, reads_url
 from interlock.drivers.urls import arguments_of, engine_of, given_by, place_of_engine, port_of
 from interlock.stores.mysql import TABLE, checked_table
 
-FULL = ("1040", "1203", "1226")
+TOO_MANY_CONNECTIONS = ("1040", "1203", "1226")
 NO_TABLE = "1146"
 READ_ONLY = ("1290", "1792", "1836")
 ENDED = (1053, 1927)  # the server stops, or the connection was killed: the statement may have been performed
 WAITED = "1205"  # for a row or table that is locked
-AT_ONCE = ("1020", WAITED, "1213", "1317")
+CONFLICT_CODES = ("1020", WAITED, "1213", "1317")
 """Other transactions interfered, or the statement was cancelled: nothing was done, and the step can be retried."""
 
 _MANY = "The server or account has no free connection. Raise its max_connections, or lower ?max_connections= in "
 _MANY += "the processes."
 _WRITE = "The server or account is read-only. Connect to the primary."
-_ADVICE = dict.fromkeys(FULL, _MANY) | dict.fromkeys(READ_ONLY, _WRITE)
+_ADVICE = dict.fromkeys(TOO_MANY_CONNECTIONS, _MANY) | dict.fromkeys(READ_ONLY, _WRITE)
 _ADVICE |= {
     NO_TABLE: "The table of locks is missing. Connect once without ?create=false as an account that may create it, "
     "or run the output of `python -m interlock.stores.mysql`, or give its name by ?table=.",
@@ -40,7 +40,7 @@ _ADVICE |= {
     "1205": "The row or table was locked for too long. Look for LOCK TABLES, a backup, or another transaction.",
     "1969": "Check that max_statement_time is longer than a commit.",
 }
-_PASSING = (*FULL, *AT_ONCE, "1021", "1037", "1038", "1041", "1114", "1969", "3024")
+_TRANSIENT = (*TOO_MANY_CONNECTIONS, *CONFLICT_CODES, "1021", "1037", "1038", "1041", "1114", "1969", "3024")
 
 
 def refusal(number: object, text: str, where: str) -> Refused:
@@ -52,7 +52,7 @@ def refusal(number: object, text: str, where: str) -> Refused:
         where: the database, without a password.
     """
     code = str(number)
-    kind = NoRoom if code in FULL else TransientRefusal if code in _PASSING else Refused
+    kind = NoRoom if code in TOO_MANY_CONNECTIONS else TransientRefusal if code in _TRANSIENT else Refused
     error = kind(f"{where} refused: {text} ({code}). {_ADVICE.get(code, 'Check the error log of the server.')}")
     error.code = code
     return error
@@ -137,11 +137,11 @@ def dialled(how: Mapping[str, object], where: str, password_may_leak: bool) -> A
         if not password_may_leak:
             raise _not_connected(error, where) from error
     # Outside of the except clause: the text of the chained error could show a part of the password.
-    raise Unreachable(f"Cannot connect to {where}. {UNTOLD}")
+    raise Unreachable(f"Cannot connect to {where}. {CAUSE_HIDDEN}")
 
 
 IO_TIMEOUT = 5.0  # seconds to wait for a reply
-MOST = 4  # connections of a process
+MAX_CONNECTIONS = 4  # connections of a process
 _NEAR = ("localhost", "127.0.0.1", "::1")
 CONNECTING: dict[str, Reader] = {
     "unix_socket": text_in,
@@ -151,7 +151,7 @@ CONNECTING: dict[str, Reader] = {
     "ssl_verify_cert": flag_in,
     "ssl_verify_identity": flag_in,
 }
-_OURS: dict[str, Reader] = {
+_OWN_OPTIONS: dict[str, Reader] = {
     "table": lambda name, text: checked_table(text),
     "create": flag_in,
     "max_connections": number_in,
@@ -178,7 +178,7 @@ class MysqlOptions(NamedTuple):
     dial: Callable[[], Any]
     table: str = TABLE
     create: bool = True
-    max_connections: int = MOST
+    max_connections: int = MAX_CONNECTIONS
     timeout: float = IO_TIMEOUT
     grace: float = DEFAULT_TTL
 
@@ -209,7 +209,7 @@ def options_of(
 
 @reads_url
 def _read(url: SplitResult) -> tuple[dict[str, Any], dict[str, Any]]:
-    given = read_options(parse_qsl(url.query, keep_blank_values=True), _OURS | CONNECTING, place_of(url))
+    given = read_options(parse_qsl(url.query, keep_blank_values=True), _OWN_OPTIONS | CONNECTING, place_of(url))
     return given, arguments_in(url, given, given.get("timeout", IO_TIMEOUT))
 
 
@@ -224,7 +224,7 @@ def usual(timeout: float) -> dict[str, Any]:
 
 
 def _options(where: str, dial: Callable[[], object], given: Mapping[str, Any]) -> MysqlOptions:
-    return MysqlOptions(where, dial, **{name: value for name, value in given.items() if name in _OURS})
+    return MysqlOptions(where, dial, **{name: value for name, value in given.items() if name in _OWN_OPTIONS})
 
 
 def options_of_engine(client: object) -> MysqlOptions:
@@ -238,7 +238,7 @@ def options_of_engine(client: object) -> MysqlOptions:
     """
     engine = engine_of(client, ("pymysql", "aiomysql", "asyncmy"), "mysql", "PyMySQL")
     where = place_of_engine(engine)
-    given = read_options(given_by(engine), _OURS, where)
+    given = read_options(given_by(engine), _OWN_OPTIONS, where)
     known = set(inspect.signature(pymysql.connect).parameters) - {"cursorclass", "conv"}
 
     def connect() -> Any:

@@ -10,7 +10,7 @@ from interlock.core.errors import InvalidArgument
 
 TABLE = "interlock_line"
 GRACE = 30.0  # seconds
-LONGEST = 48  # characters: the names of functions begin with that of the table, and PostgreSQL cuts after 63
+MAX_NAME_LENGTH = 48  # characters: the names of functions begin with that of the table, and PostgreSQL cuts after 63
 FUNCTIONS = ("begin", "opening", "durable", "free_slot", "walk", "enter", "leave", "kept", "adopt", "renew", "sweep")
 _NAME = re.compile(r"[a-z_][a-z0-9_]*")
 
@@ -26,9 +26,9 @@ def names_of(table: str = TABLE, schema: str = "") -> dict[str, str]:
         InvalidArgument: a name is not allowed.
     """
     for what, name in (("table", table), ("schema", schema)):
-        if (name or what == "table") and not (_NAME.fullmatch(name) and len(name) <= LONGEST):
+        if (name or what == "table") and not (_NAME.fullmatch(name) and len(name) <= MAX_NAME_LENGTH):
             raise InvalidArgument(
-                f"The {what} must have 1 to {LONGEST} lowercase letters, digits and underscores, "
+                f"The {what} must have 1 to {MAX_NAME_LENGTH} lowercase letters, digits and underscores, "
                 f"unlike {shown_value(name)}."
             )
     where = f'"{schema}".' if schema else ""

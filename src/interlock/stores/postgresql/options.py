@@ -21,18 +21,18 @@ from interlock.drivers.urls import (
 from interlock.stores.postgresql.ddl import GRACE, TABLE, ddl
 
 IO_TIMEOUT = 5.0  # seconds to wait for a reply
-MOST = 4  # connections of a process for its steps, besides the one that listens
+MAX_CONNECTIONS = 4  # connections of a process for its steps, besides the one that listens
 
 
 def _grace_in(name: str, text: str) -> float:
     return 0.0 if text == "0" else seconds_in(name, text)
 
 
-_OURS: dict[str, Reader] = {
+_OWN_OPTIONS: dict[str, Reader] = {
     "table": text_in, "schema": text_in, "create": flag_in, "grace": _grace_in, "max_connections": number_in,
     "timeout": seconds_in,
 }  # fmt: skip
-DEFAULTS = {
+CONNECTION_DEFAULTS = {
     "application_name": "interlock", "keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3,
     "client_encoding": "utf8",
 }  # fmt: skip
@@ -60,7 +60,7 @@ class PostgresOptions(NamedTuple):
     schema: str = ""
     create: bool = True
     grace: float = GRACE
-    max_connections: int = MOST
+    max_connections: int = MAX_CONNECTIONS
     timeout: float = IO_TIMEOUT
     password_may_leak: bool = False
     arguments: Callable[[], dict[str, Any]] = dict
@@ -76,17 +76,19 @@ def options_of(url: SplitResult) -> PostgresOptions:
         InvalidArgument: a value is not allowed, or given twice.
     """
     given = options_in(url)
-    conninfo = conninfo_of(url, [each for each in given if each[0] not in _OURS])
+    conninfo = conninfo_of(url, [each for each in given if each[0] not in _OWN_OPTIONS])
 
     def arguments() -> dict[str, Any]:
-        return {**DEFAULTS, **conninfo_to_dict(conninfo)}
+        return {**CONNECTION_DEFAULTS, **conninfo_to_dict(conninfo)}
 
-    options = _options([each for each in given if each[0] in _OURS], place_of(url._replace(scheme="postgresql")))
+    options = _options(
+        [each for each in given if each[0] in _OWN_OPTIONS], place_of(url._replace(scheme="postgresql"))
+    )
     return options._replace(password_may_leak=is_torn(url), arguments=arguments)
 
 
 def _options(given: Iterable[tuple[str, str]], where: str) -> PostgresOptions:
-    options = PostgresOptions(where, **read_options(given, _OURS, where))
+    options = PostgresOptions(where, **read_options(given, _OWN_OPTIONS, where))
     ddl(options.table, options.schema, options.grace)  # raises if a value is not allowed
     return options
 
@@ -131,7 +133,7 @@ def options_of_engine(client: object) -> PostgresOptions:
 
     def arguments() -> dict[str, Any]:
         known = {option.keyword.decode() for option in Conninfo.get_defaults()}
-        return DEFAULTS | {name: value for name, value in arguments_of(engine).items() if name in known}
+        return CONNECTION_DEFAULTS | {name: value for name, value in arguments_of(engine).items() if name in known}
 
     options = _options(given_by(engine), place_of_engine(engine))
     return options._replace(arguments=arguments, blocks=True)

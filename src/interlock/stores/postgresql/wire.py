@@ -20,25 +20,25 @@ from interlock.storekit.wire import AGAIN, NOT_THERE, REMOVED, WAIT, LeaveResult
 from interlock.stores.postgresql.ddl import ddl, names_of, statements
 from interlock.stores.postgresql.options import PostgresOptions
 
-Row: TypeAlias = list[str]
+TextRow: TypeAlias = list[str]
 Value: TypeAlias = str | bytes
 """A parameter in text format: bytes are sent unchanged, a str in the database's encoding."""
 NOW = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 ONE_AT_A_TIME = "SELECT pg_advisory_xact_lock(7308896216438961)"  # for those who make the table
 MODES = {AGAIN: b"again", WAIT: b"wait"}  # every other mode is "try"
-SHORTEST_LOOK = 0.005  # seconds; a lease that is about to expire may be renewed meanwhile
+SHORTEST_LEASE_POLL = 0.005  # seconds; a lease that is about to expire may be renewed meanwhile
 SHORTEST_POLL, LONGEST_POLL = 0.02, 0.5  # seconds between two polls of a waiter that gets no notifications
 OF_THE_WAIT = 0.25  # such a waiter polls again after this part of the time for which it has waited
 
 ISOLATION = "IL001"  # raised by our own functions
 READ_ONLY = "25006"
-RECOVERY = "0A000"  # a replica can't read unlogged tables, and refuses a read-write transaction
-TABLE, FUNCTION, SCHEMA, COLUMN = "42P01", "42883", "3F000", "42703"
+IN_RECOVERY = "0A000"  # a replica can't read unlogged tables, and refuses a read-write transaction
+NO_TABLE, NO_FUNCTION, NO_SCHEMA, NO_COLUMN = "42P01", "42883", "3F000", "42703"
 RIGHTS = "42501"
-FULL = "53300"
-AWAY = "57P03"
+TOO_MANY_CONNECTIONS = "53300"
+CANNOT_CONNECT_NOW = "57P03"
 UNPREPARED, PREPARED = "26000", "42P05"  # a pooler without support has lent us another session
-LOOK = "Check the server's log."
+SEE_SERVER_LOG = "Check the server's log."
 
 _BY_HAND = "let its owner run the output of `python -m interlock.stores.postgresql`"
 _MISSING = (
@@ -53,22 +53,22 @@ _READS = "The server or role is read-only. Connect to the primary, with a role t
 _ADVICE = {
     ISOLATION: "Locks need the isolation level read committed. Allow it.",
     READ_ONLY: _READS,
-    RECOVERY: _READS,
-    COLUMN: "The table of locks belongs to another version of interlock. Drop it, or use another (?table=).",
+    IN_RECOVERY: _READS,
+    NO_COLUMN: "The table of locks belongs to another version of interlock. Drop it, or use another (?table=).",
     RIGHTS: f"If the table of locks is missing and this role cannot create it, {_BY_HAND}. Otherwise GRANT this "
     "role SELECT, INSERT, UPDATE, DELETE on the table, SELECT, INSERT on the table …_alive, EXECUTE on the "
     "functions and USAGE on the schema.",
     "28P01": "User name or password is wrong. Check both.",
     "28000": "The server refuses this user. Check that the role exists, and check pg_hba.conf.",
     "3D000": "The database does not exist. Check its name.",
-    FULL: "The server, database, role or pooler has no free connection. Raise its limit, or lower "
+    TOO_MANY_CONNECTIONS: "The server, database, role or pooler has no free connection. Raise its limit, or lower "
     "?max_connections= in the processes.",
     "53100": "The disk of the server is full. Free some space.",
-    AWAY: "The server is starting or stopping. Retry soon.",
+    CANNOT_CONNECT_NOW: "The server is starting or stopping. Retry soon.",
     "57014": "The server cancelled the step. Check that the role's statement_timeout is longer than a commit.",
     "55P03": "Another step of the same name took longer than the role's lock_timeout. Retry.",
 }
-AT_ONCE = ("40001", "40P01", "55P03", "57014")
+CONFLICT_CODES = ("40001", "40P01", "55P03", "57014")
 """A conflict with other transactions, or a time-out: the step was rolled back, and can be retried at once."""
 _DENIED = (
     ("28P01", "password authentication failed"),
@@ -88,15 +88,18 @@ def refusal(code: str, text: str, where: str) -> Refused:
         text: the database's message.
         where: the database, without a password.
     """
-    passes = code in (*AT_ONCE, AWAY) or code[:2] in ("53", "58")  # insufficient resources, system error
+    passes = code in (*CONFLICT_CODES, CANNOT_CONNECT_NOW) or code[:2] in (
+        "53",
+        "58",
+    )  # insufficient resources, system error
     error = (TransientRefusal if passes else Refused)(
         # The advice comes first; the name of a function is shown without its thirteen arguments.
-        f"{where}: {_NOWHERE if code == SCHEMA else _MISSING} ({text.partition('(')[0]}; {code})"
-        if code in (TABLE, FUNCTION, SCHEMA)
-        else f"{where} refused: {text} ({code}). {_ADVICE.get(code, LOOK)}"
+        f"{where}: {_NOWHERE if code == NO_SCHEMA else _MISSING} ({text.partition('(')[0]}; {code})"
+        if code in (NO_TABLE, NO_FUNCTION, NO_SCHEMA)
+        else f"{where} refused: {text} ({code}). {_ADVICE.get(code, SEE_SERVER_LOG)}"
     )
     error.code = code
-    error.is_unavailable = code == AWAY
+    error.is_unavailable = code == CANNOT_CONNECT_NOW
     return error
 
 
@@ -109,7 +112,7 @@ def failure(code: str, text: str, where: str, is_over: bool) -> StoreError:
         code, text, where: as for `refusal`.
         is_over: True if the connection has ended.
     """
-    if is_over or not code or (code[:2] in ("08", "57") and code not in ("57014", AWAY)):
+    if is_over or not code or (code[:2] in ("08", "57") and code not in ("57014", CANNOT_CONNECT_NOW)):
         return ended(where, StoreError(text))
     return refusal(code, text, where)
 
@@ -118,11 +121,11 @@ def not_connected(error: BaseException, where: str) -> StoreError:
     """Return the error to raise for a failure to connect; libpq reports the reason only as text."""
     text = str(error).strip() or type(error).__name__
     if any(words in text for words in _FULL):
-        return NoRoom(f"{where} refused: {text} ({FULL}). {_ADVICE[FULL]}")
+        return NoRoom(f"{where} refused: {text} ({TOO_MANY_CONNECTIONS}). {_ADVICE[TOO_MANY_CONNECTIONS]}")
     for code, words in _DENIED:
         if getattr(error, "sqlstate", None) == code or (words in text and "FATAL" in text):
             return Denied(f"{where} refused: {text} ({code}). {_ADVICE[code]}")
-    return Unreachable(f"Cannot connect to {where}: {text}. {LOOK}")
+    return Unreachable(f"Cannot connect to {where}: {text}. {SEE_SERVER_LOG}")
 
 
 class PgStatement(NamedTuple):
@@ -169,7 +172,7 @@ def notifying(messages: Sequence[tuple[str, str]]) -> PgStatement:
     )
 
 
-def telling(rows: Sequence[Row], own: str) -> PgStatement | None:
+def notify_statement(rows: Sequence[TextRow], own: str) -> PgStatement | None:
     """Return the request that notifies the waiters named in a reply; None if there are none.
 
     These are the waiters whose promotion had to be on disk before they could be notified.
@@ -241,13 +244,13 @@ class PostgresWire:
         key, about = self._fixed(spec, who, checked_pid())
         return PgStatement(self._enter, (key, *values, *about), "")
 
-    def entered(self, reply: Sequence[Row]) -> EnterResult | None:
+    def entered(self, reply: Sequence[TextRow]) -> EnterResult | None:
         """See `Wire.entered`."""
         state, fence, slot, look_in, waited, _ = reply[0]
         if state == USING:
             return EnterResult("using", int(fence), slot=int(slot))
         if state == PENDING:
-            pause = max(SHORTEST_LOOK, int(look_in) / MICROS)
+            pause = max(SHORTEST_LEASE_POLL, int(look_in) / MICROS)
             if self.deaf:
                 pause = min(pause, LONGEST_POLL, max(SHORTEST_POLL, OF_THE_WAIT * int(waited) / MICROS))
             return EnterResult("pending", poll_after=pause)
@@ -270,11 +273,11 @@ class PostgresWire:
         """See `Wire.run_result`."""
         return PgStatement(self._kept, (hashed(key), b"t" if delete else b"f"))
 
-    def value(self, reply: Sequence[Row]) -> str | None:
+    def value(self, reply: Sequence[TextRow]) -> str | None:
         """See `Wire.value`."""
         return reply[0][0][1:] if reply[0][0] else None
 
-    def left(self, reply: Sequence[Row]) -> LeaveResult:
+    def left(self, reply: Sequence[TextRow]) -> LeaveResult:
         """See `Wire.left`; the result may contain waiters of other processes, which the caller ignores."""
         removed, told = reply[0]
         if not told and removed in ("0", "1"):
@@ -288,7 +291,7 @@ class PostgresWire:
         keys = array(hashed(claim.spec.key) for claim in claims)
         return PgStatement(self._renew, (keys, array(claim.id.encode() for claim in claims)))
 
-    def renewed(self, claims: Sequence[Claim], reply: Sequence[Row]) -> list[Renewed]:
+    def renewed(self, claims: Sequence[Claim], reply: Sequence[TextRow]) -> list[Renewed]:
         """See `Wire.renewed`."""
         held_up = StoreError("Another step on this claim has not ended, so the claim was not renewed.")
         found = {id: held_up if answer == "-1" else int(answer) for id, answer in reply}
@@ -300,7 +303,7 @@ class PostgresWire:
         ids = (id.encode(), claim.id.encode(), channel.encode())
         return PgStatement(self._adopt, (hashed_key, *ids, about[0], *about[-3:]), "")
 
-    def adopted(self, reply: Sequence[Row]) -> tuple[int, int] | None:
+    def adopted(self, reply: Sequence[TextRow]) -> tuple[int, int] | None:
         """See `Wire.adopted`."""
         fence, slot, _ = reply[0]
         return (int(fence), int(slot)) if fence else None
@@ -309,7 +312,7 @@ class PostgresWire:
         """See `Wire.evict`."""
         return PgStatement(self._leave, (hashed(key), (id or "*").encode(), b"0", b"t", b"", b""), "")
 
-    def evicted(self, reply: Sequence[Row]) -> tuple[int, bool, Sequence[str]]:
+    def evicted(self, reply: Sequence[TextRow]) -> tuple[int, bool, Sequence[str]]:
         """See `Wire.evicted`."""
         count = int(reply[0][0])
         return max(count, -1 - count), count < 0, ()
@@ -321,7 +324,7 @@ class PostgresWire:
             return PgStatement(words.encode(), (key[:-1],))
         return PgStatement(f"{self._look} AND l.key = $1 ORDER BY l.number".encode(), (hashed(key),))
 
-    def views(self, key: str, reply: Sequence[Row]) -> list[ClaimView]:
+    def views(self, key: str, reply: Sequence[TextRow]) -> list[ClaimView]:
         """Read the answer: the live claims in line order."""
         views = [_view(*row) for *row, _ in reply if int(row[9]) > 0]
         views += [record_view(SEPARATOR + row[0], int(row[-1]) / MICROS) for row in reply if int(row[-1]) > 0]

@@ -11,7 +11,7 @@ from interlock.runtime.process import OwnedDescriptor, running_loop
 from interlock.stores.redis.library import keep_alive
 from interlock.stores.redis.settings import Address
 
-MOST = 65536  # bytes received at a time, into one buffer: by default asyncio makes a large one for each message
+RECV_SIZE = 65536  # bytes received at a time, into one buffer: by default asyncio makes a large one for each message
 
 
 class AsyncStream(asyncio.BufferedProtocol):
@@ -26,7 +26,7 @@ class AsyncStream(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport
         self._sock = sock
         self._file = OwnedDescriptor(sock.fileno(), sock)
-        self._buffer = memoryview(bytearray(MOST))
+        self._buffer = memoryview(bytearray(RECV_SIZE))
         self._data = b""
         self._waiter: rt.AsyncWaiter[None] = rt.AsyncWaiter()
         self._ended = False

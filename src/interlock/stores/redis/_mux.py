@@ -13,9 +13,9 @@ from typing import Any
 from interlock.core.claims import Claim
 from interlock.core.failures import ConnectionEnded, Refused, Unreachable, closed, ended, no_answer
 from interlock.runtime import clock
-from interlock.stores.redis._aio import MOST, AsyncStream
+from interlock.stores.redis._aio import RECV_SIZE, AsyncStream
 from interlock.stores.redis.errors import garbled
-from interlock.stores.redis.resp import MISSING, Garbage, Parser, RedisCommand, Reply
+from interlock.stores.redis.resp import INCOMPLETE, Garbage, Parser, RedisCommand, Reply
 from interlock.stores.redis.wire import with_source
 
 
@@ -37,7 +37,7 @@ class Mux(asyncio.BufferedProtocol):
         self._where = where
         self._io_timeout = io_timeout
         self._loop = asyncio.get_running_loop()
-        self._buffer = memoryview(bytearray(MOST))
+        self._buffer = memoryview(bytearray(RECV_SIZE))
         self._parser = Parser()
         # The waiting callers: each with its deadline and number of replies.  `_parts` are the replies that the
         # first of them has received.
@@ -97,7 +97,7 @@ class Mux(asyncio.BufferedProtocol):
             return
         self._parser.feed(data)
         try:
-            while (reply := self._parser.next()) is not MISSING:
+            while (reply := self._parser.next()) is not INCOMPLETE:
                 self._answer(reply)
         except (Garbage, IndexError) as error:
             found = error if isinstance(error, Garbage) else Garbage(data[:60])

@@ -13,10 +13,10 @@ from interlock.runtime.process import OwnedDescriptor
 from interlock.stores.redis.library import keep_alive
 from interlock.stores.redis.settings import Address
 
-LOOK = 250e-6  # seconds to poll for a reply before the thread sleeps
+SPIN_TIME = 250e-6  # seconds to poll for a reply before the thread sleeps
 MOST_MISSES = 3  # replies in a row that took longer; then it does not poll
 SKIPPED = 100  # replies without polling
-MOST = 65536  # bytes received at a time
+RECV_SIZE = 65536  # bytes received at a time
 SEVERAL = len(os.sched_getaffinity(0)) > 1 if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1) > 1
 
 
@@ -46,7 +46,7 @@ class Stream:
             OSError: the connection ended.
         """
         self._sock.settimeout(_left(deadline))
-        data: bytes = self._sock.recv(MOST)
+        data: bytes = self._sock.recv(RECV_SIZE)
         return data
 
     def send_and_close(self, data: bytes) -> None:
@@ -104,10 +104,10 @@ class PolledStream(Stream):
     def receive(self, deadline: float) -> bytes:
         """Receive like `Stream.receive`."""
         if self._looks and self._misses < MOST_MISSES:
-            until = clock.now() + LOOK
+            until = clock.now() + SPIN_TIME
             while clock.now() < until:
                 try:
-                    data = self._receive(MOST)
+                    data = self._receive(RECV_SIZE)
                 except BlockingIOError:
                     os.sched_yield()  # let other threads use the processor
                 else:
@@ -123,7 +123,7 @@ class PolledStream(Stream):
             if not self._poll.poll(_left(deadline) * 1000):
                 raise TimeoutError
             try:
-                return self._receive(MOST)
+                return self._receive(RECV_SIZE)
             except BlockingIOError:
                 pass  # a spurious wake-up
 

@@ -7,13 +7,13 @@ from typing import Any
 
 from interlock.core.errors import InvalidArgument
 from interlock.core.redaction import described
-from interlock.drivers.redis_py import LIBRARIES, check_colour
-from interlock.storekit._sync.pool import MOST
+from interlock.drivers.redis_py import LIBRARIES, check_interface
+from interlock.storekit._sync.pool import MAX_CONNECTIONS
 from interlock.stores.redis.library import maker
 from interlock.stores.redis.settings import IO_TIMEOUT, PORT, TLS, Address, Settings, Tls
 
 UNSAID = (None, 0, 100, 1 << 31)  # the libraries' defaults, used if the program does not limit the connections
-PLAIN = ("Connection", "UnixDomainSocketConnection", "SentinelManagedConnection")
+PLAIN_CONNECTIONS = ("Connection", "UnixDomainSocketConnection", "SentinelManagedConnection")
 SECURE = ("SSLConnection", "SentinelManagedSSLConnection")
 
 
@@ -31,7 +31,7 @@ def settings_of_client(client: object, tasks: bool) -> Settings:
     pool = getattr(client, "connection_pool", None)
     if not cluster and not hasattr(pool, "connection_kwargs"):
         raise InvalidArgument(f"{described(client)} is not a redis client. Pass one such as redis.Redis(...).")
-    check_colour(client, tasks, "connect()", "aconnect()")
+    check_interface(client, tasks, "connect()", "aconnect()")
     if cluster:
         return _of_cluster(client)
     settings = _of_pool(pool)
@@ -48,9 +48,9 @@ def _of_connection(kind: Any, given: Mapping[str, Any], most: Any) -> Settings:
     common = Settings(
         address=str(given.get("path") or "") or (given.get("host") or "localhost", int(given.get("port") or PORT)),
         io_timeout=limit,
-        most=MOST if most in UNSAID else int(most),
+        most=MAX_CONNECTIONS if most in UNSAID else int(most),
     )
-    if kind.__module__.partition(".")[0] not in LIBRARIES or kind.__name__ not in PLAIN + SECURE:
+    if kind.__module__.partition(".")[0] not in LIBRARIES or kind.__name__ not in PLAIN_CONNECTIONS + SECURE:
         make = maker(kind, given, None if iscoroutinefunction(kind.read_response) else limit)
         return replace(common, connect_timeout=limit, make=make)
     secure = kind.__name__ in SECURE

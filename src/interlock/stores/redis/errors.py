@@ -20,9 +20,9 @@ DATABASE = "+select"
 """An additional right, for a database other than 0."""
 CLUSTER = "+cluster|slots +asking"
 """Additional rights on each node of a cluster."""
-SENTINEL = "+sentinel|masters"
+SENTINEL_MASTERS = "+sentinel|masters"
 """The rights that a user needs on the Sentinels."""
-_RIGHTS = f"'{SERVER} {DATABASE}'; on a cluster also '{CLUSTER}'; on the Sentinels '{SENTINEL}'"
+_RIGHTS = f"'{SERVER} {DATABASE}'; on a cluster also '{CLUSTER}'; on the Sentinels '{SENTINEL_MASTERS}'"
 
 
 class Redirected(Refused):

@@ -13,7 +13,7 @@ from interlock.core.claims import SEPARATOR
 from interlock.stores.redis.resp import Reply, pack
 from interlock.stores.redis.settings import Address
 
-PREFIX = "interlock:2:{"  # 2 is the version of the format of a line
+KEY_PREFIX = "interlock:2:{"  # 2 is the version of the format of a line
 SLOTS = 16384
 CLUSTER_SLOTS = pack("CLUSTER", "SLOTS")
 Shares: TypeAlias = list[tuple[int, int, Address]]
@@ -27,20 +27,20 @@ _IN_NAMESPACE = _IN_NAME | str.maketrans({":": "%3A"})
 def line_of(key: str) -> str:
     """Return the server's key of a line; the part in braces is the hash tag of a cluster."""
     namespace, _, name = key.partition(SEPARATOR)
-    return f"{PREFIX}{namespace.translate(_IN_NAMESPACE)}:{name.translate(_IN_NAME)}}}"
+    return f"{KEY_PREFIX}{namespace.translate(_IN_NAMESPACE)}:{name.translate(_IN_NAME)}}}"
 
 
 def pattern_of(prefix: str) -> str:
     """Return the SCAN pattern of all lines whose keys begin with `prefix`: "", or a namespace and the separator."""
     if not prefix:
-        return PREFIX + "*}"
+        return KEY_PREFIX + "*}"
     quoted = re.sub(r"[\\*?\[\]]", r"\\\g<0>", prefix[:-1].translate(_IN_NAMESPACE))
-    return f"{PREFIX}{quoted}:*}}"
+    return f"{KEY_PREFIX}{quoted}:*}}"
 
 
 def key_of(line: str) -> str:
     """Return the key (namespace and name) of a line."""
-    namespace, _, name = line[len(PREFIX) : -1].partition(":")
+    namespace, _, name = line[len(KEY_PREFIX) : -1].partition(":")
     return unquote(namespace) + SEPARATOR + unquote(name)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from interlock.drivers.redis_py import given_code, names_of
 from interlock.stores.redis.settings import Address
 
-OURS = {"protocol": 2, "decode_responses": False, "health_check_interval": 0, "client_name": None}
+OWN_ARGUMENTS = {"protocol": 2, "decode_responses": False, "health_check_interval": 0, "client_name": None}
 """Arguments of each connection for locks, which replace the client's own."""
 OF_RESP3 = (
     "maint_notifications_config", "maint_notifications_pool_handler", "oss_cluster_maint_notifications_handler",
@@ -31,7 +31,7 @@ def maker(kind: Callable[..., Any], given: Mapping[str, Any], limit: float | Non
         given: the program's arguments for it.
         limit: seconds to wait for a reply; None if the caller limits that (tasks).
     """
-    arguments = {name: given[name] for name in given.keys() - OF_RESP3} | OURS | {"socket_timeout": limit}
+    arguments = {name: given[name] for name in given.keys() - OF_RESP3} | OWN_ARGUMENTS | {"socket_timeout": limit}
 
     def make(address: Address | str) -> Any:
         place = {} if isinstance(address, str) else dict(zip(("host", "port"), address, strict=True))

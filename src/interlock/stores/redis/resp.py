@@ -66,7 +66,7 @@ class _Incomplete(Exception):
 
 
 LONGEST_LINE = 65536
-MISSING: Any = object()
+INCOMPLETE: Any = object()
 """The result of `Parser.next` while no complete reply has come."""
 
 
@@ -95,12 +95,12 @@ class Parser:
         start = self._at
         if start == len(self.unread):
             self.unread, self._at = b"", 0
-            return MISSING
+            return INCOMPLETE
         try:
             return self._reply()
         except _Incomplete:
             self._at = start
-            return MISSING
+            return INCOMPLETE
         except (ValueError, RecursionError):
             raise Garbage(self.unread[start : start + 60]) from None
 

@@ -15,7 +15,7 @@ from interlock.core.errors import InvalidArgument
 from interlock.core.options import Reader, flag_in, number_in, read_options, seconds_in, text_in
 from interlock.core.redaction import place_of, reads_url
 from interlock.drivers.urls import port_of
-from interlock.storekit._sync.pool import MOST
+from interlock.storekit._sync.pool import MAX_CONNECTIONS
 
 IO_TIMEOUT = 2.0  # default seconds to wait for a reply
 PORT, SENTINEL_PORT = 6379, 26379
@@ -40,7 +40,7 @@ def _truth(name: str, text: str) -> bool:
     return text.upper() not in ("0", "F", "FALSE", "N", "NO")
 
 
-EVERYWHERE: dict[str, Reader] = {
+COMMON_OPTIONS: dict[str, Reader] = {
     **dict.fromkeys(("username", "password", "client_name"), text_in),
     **dict.fromkeys(("socket_timeout", "socket_connect_timeout"), seconds_in),
     "max_connections": number_in,
@@ -60,7 +60,7 @@ TLS: dict[str, Reader] = {
     **dict.fromkeys(CHOICES, _choice),
     "ssl_check_hostname": _truth,
 }  # fmt: skip
-SENTINEL: dict[str, Reader] = {
+SENTINEL_OPTIONS: dict[str, Reader] = {
     "sentinel_username": text_in, "sentinel_password": text_in, "sentinel_ssl": flag_in,
 }  # fmt: skip
 
@@ -136,7 +136,7 @@ class Settings:
     tls: Tls | None = None
     io_timeout: float = IO_TIMEOUT
     connect_timeout: float = IO_TIMEOUT
-    most: int = MOST
+    most: int = MAX_CONNECTIONS
     replicas: int = 0
     make: Callable[[Address | str], Any] | None = None
     remap: Callable[[Address], Address] | None = None
@@ -189,7 +189,7 @@ def settings_of(url: SplitResult) -> Settings:
         tls=tls if secure else None,
         io_timeout=limit,
         connect_timeout=min(limit, given.get("socket_connect_timeout", limit)),
-        most=given.get("max_connections", MOST),
+        most=given.get("max_connections", MAX_CONNECTIONS),
         replicas=given.get("replicas", 0),
     )
     if url.scheme == "unix":
@@ -220,11 +220,11 @@ def settings_of(url: SplitResult) -> Settings:
 
 
 def _options_of(url: SplitResult, kind: str) -> dict[str, Any]:
-    known = EVERYWHERE | TLS | WITHOUT_EFFECT
+    known = COMMON_OPTIONS | TLS | WITHOUT_EFFECT
     if kind != "cluster":
         known |= NUMBERED
     if kind == "sentinel":
-        known |= SENTINEL
+        known |= SENTINEL_OPTIONS
     return read_options(parse_qsl(url.query, keep_blank_values=True), known, f"{url.scheme}://")
 
 

@@ -20,7 +20,7 @@ from interlock.stores.redis.errors import refusal
 from interlock.stores.redis.keys import line_of
 from interlock.stores.redis.resp import RedisCommand, Reply, begun, ended, pack
 
-GONE_THERE, DONE_THERE, UNFINISHED_THERE, PENDING_THERE = -1, -2, -3, -10
+REPLY_GONE, REPLY_DONE, REPLY_UNFINISHED, REPLY_PENDING = -1, -2, -3, -10
 DEAF_LOOK = 0.1  # seconds between two polls of a waiter that gets no notifications
 REMOVED_BIT, MORE_BIT = 1, 2
 
@@ -39,7 +39,9 @@ def _script(*names: str) -> bytes:
 
 ENTER = _script("enter_short", "line", "enter")
 LEAVE = _script("leave_short", "line", "leave")
-RENEW, ADOPT, EVICT, LOOK, KEPT = [_script("line", each) for each in ("renew", "adopt", "evict", "look", "kept")]
+RENEW_SCRIPT, ADOPT_SCRIPT, EVICT_SCRIPT, LOOK_SCRIPT, RUN_RESULT_SCRIPT = [
+    _script("line", each) for each in ("renew", "adopt", "evict", "look", "kept")
+]
 _CALL = re.compile(rb"\r\n\$7\r\nEVALSHA\r\n\$40\r\n([0-9a-f]{40})")
 
 
@@ -91,12 +93,12 @@ class RedisWire:
             return QueuedBehind(rest[0].decode(), rest[1], self._pause(first))
         if reply > 0:
             return EnterResult("using", reply)
-        if reply <= PENDING_THERE:
+        if reply <= REPLY_PENDING:
             return EnterResult("pending", poll_after=self._pause(reply))
-        return RUN_ALREADY_DONE if reply == DONE_THERE else BUSY if reply == UNFINISHED_THERE else None
+        return RUN_ALREADY_DONE if reply == REPLY_DONE else BUSY if reply == REPLY_UNFINISHED else None
 
     def _pause(self, answer: int) -> float:
-        pause = (PENDING_THERE - answer) / 1000
+        pause = (REPLY_PENDING - answer) / 1000
         return min(pause, DEAF_LOOK) if self.deaf else pause
 
     def leave(
@@ -134,7 +136,7 @@ class RedisWire:
             (line_of(claim.spec.key), claim.id, _milliseconds(claim.spec.ttl), *ids)
             for claim, ids in zip(claims, before, strict=True)
         ]
-        data = b"".join([_call(RENEW, *each).data for each in about])
+        data = b"".join([_call(RENEW_SCRIPT, *each).data for each in about])
         return RedisCommand(data, about[0][0], len(claims))
 
     def renewed(self, claims: Sequence[Claim], reply: Reply) -> list[Renewed]:
@@ -146,7 +148,7 @@ class RedisWire:
 
     def run_result(self, key: str, delete: bool) -> RedisCommand:
         """Write the request of `Wire.run_result`."""
-        return _call(KEPT, line_of(key), "forget" if delete else "")
+        return _call(RUN_RESULT_SCRIPT, line_of(key), "forget" if delete else "")
 
     def value(self, reply: Reply) -> str | None:
         """Read the reply of `Wire.value`."""
@@ -155,7 +157,7 @@ class RedisWire:
     def adopt(self, key: str, id: str, claim: Claim, channel: str, before: Sequence[str] = ()) -> RedisCommand:
         """Write the request of `Wire.adopt`."""
         return _call(
-            ADOPT,
+            ADOPT_SCRIPT,
             line_of(key),
             id,
             claim.id,
@@ -169,11 +171,11 @@ class RedisWire:
         """Read the reply of `Wire.adopted`."""
         if type(reply) is list:
             return reply[0], reply[1]
-        return None if reply == GONE_THERE else BUSY if reply == UNFINISHED_THERE else (reply, 0)
+        return None if reply == REPLY_GONE else BUSY if reply == REPLY_UNFINISHED else (reply, 0)
 
     def evict(self, key: str, id: str | None, rest: Sequence[str] = ("", "")) -> RedisCommand:
         """Write the request of `Wire.evict`."""
-        return _call(EVICT, line_of(key), id or "", *rest)
+        return _call(EVICT_SCRIPT, line_of(key), id or "", *rest)
 
     def evicted(self, reply: Reply) -> tuple[int, bool, Sequence[str]]:
         """Read the reply of `Wire.evicted`."""
@@ -182,7 +184,7 @@ class RedisWire:
 
     def look(self, key: str) -> RedisCommand:
         """Write a request for the claims of a line."""
-        return _call(LOOK, line_of(key))
+        return _call(LOOK_SCRIPT, line_of(key))
 
     def views(self, key: str, reply: Reply) -> list[ClaimView]:
         """Read the reply: the live claims in order."""

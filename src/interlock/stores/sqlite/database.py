@@ -32,7 +32,7 @@ from interlock.stores.sqlite.opening import Opened, SqliteOptions, keep, open_cl
 
 FORK = 10.0  # seconds that a fork waits for a step; the first step takes long, because it opens the files
 REMEMBERED = 256  # lines
-_PASSING = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_NOMEM)
+_TRANSIENT = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_NOMEM)
 _ADVICE = {
     sqlite3.SQLITE_READONLY: "The file or its folder is read-only. Change its mode, or mount it for writing.",
     sqlite3.SQLITE_CANTOPEN: "The file or its journal (-journal) cannot be opened. Check the modes of both and of "
@@ -171,7 +171,7 @@ class Database(StepStore):
         if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL):
             return
         self._drop()
-        raise (TransientRefusal if code in _PASSING else StoreError)(
+        raise (TransientRefusal if code in _TRANSIENT else StoreError)(
             f"{self.options.path}: {error}. {_ADVICE.get(code, 'Run `interlock doctor`.')}"
         ) from error
 

@@ -115,14 +115,14 @@ def _followed(path: str) -> str:
 Execute: TypeAlias = Callable[..., Any]
 APPLICATION = 0x494C4B32  # of both files: "ILK2"
 VERSION = 3
-KEPT = (
+RESULTS_TABLE = (
     "CREATE TABLE kept (key BLOB PRIMARY KEY, done INTEGER NOT NULL, value TEXT NOT NULL)",
     "CREATE TABLE boot (file TEXT NOT NULL, id TEXT NOT NULL, clock TEXT NOT NULL, ahead INTEGER NOT NULL)",
 )
 LINES = ("CREATE TABLE line (key BLOB PRIMARY KEY, text TEXT NOT NULL) WITHOUT ROWID",)
-SETTINGS = ("PRAGMA trusted_schema = off", "PRAGMA synchronous = off", "PRAGMA journal_mode = persist")
+PRAGMAS = ("PRAGMA trusted_schema = off", "PRAGMA synchronous = off", "PRAGMA journal_mode = persist")
 """No WAL; a persistent journal, because users of a sticky folder may not remove it."""
-LATE = 60 * MICROS  # microseconds by which the time of a file may be too early after a power failure
+FILE_TIME_SLACK = 60 * MICROS  # microseconds by which the time of a file may be too early after a power failure
 
 
 class Boot(NamedTuple):
@@ -194,7 +194,7 @@ def open_claims(options: SqliteOptions, alive: OpenFile) -> Opened:
         check_file(path, sharing)
         with closing(connect(path)) as kept:
             kept.execute("BEGIN IMMEDIATE")
-            _settle(kept.execute, path, KEPT)
+            _settle(kept.execute, path, RESULTS_TABLE)
             opened = _of_this_boot(kept.execute, path, sharing, alive)
             kept.execute("COMMIT")
         return opened
@@ -213,7 +213,10 @@ def _of_this_boot(execute: Execute, path: str, sharing: Sharing, alive: OpenFile
     file = f"{path}-{boot.file}"
     if row is None or not os.path.lexists(file) or not (boot.id == here.id or _lives(file)):
         others = _others(path)
-        written = [os.lstat(each).st_mtime_ns // 1000 + LATE - int(clock.awake_or_not() * MICROS) for each in others]
+        written = [
+            os.lstat(each).st_mtime_ns // 1000 + FILE_TIME_SLACK - int(clock.awake_or_not() * MICROS)
+            for each in others
+        ]
         boot = here._replace(ahead=max([began, *written]))
         file = f"{path}-{boot.file}"
         _make(file, sharing)
@@ -233,7 +236,7 @@ def _of_this_boot(execute: Execute, path: str, sharing: Sharing, alive: OpenFile
     alive.take(os.O_RDONLY)
     flock(alive.fd, LOCK_SH | LOCK_NB)
     connection = connect(file)
-    for words in SETTINGS:
+    for words in PRAGMAS:
         connection.execute(words)
     return Opened(alive, connection, boot.ahead)
 
@@ -258,7 +261,7 @@ def _others(path: str) -> list[str]:
 def _fill(file: str, kept: Execute, stamp: int) -> None:
     """Create the table of a new file, with the records of `once` from the other database."""
     with closing(connect(file)) as connection:
-        for words in (*SETTINGS, "BEGIN IMMEDIATE"):
+        for words in (*PRAGMAS, "BEGIN IMMEDIATE"):
             connection.execute(words)
         _settle(connection.execute, file, LINES)
         for key, done in kept("SELECT key, done FROM kept WHERE done > ?", (stamp,)).fetchall():

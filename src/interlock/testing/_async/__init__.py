@@ -1,1 +1,1 @@
-"""What tests of both colours use; `_sync` is generated from this."""
+"""What tests of both APIs use; `_sync` is generated from this."""

@@ -4,12 +4,12 @@ To test your own store, write a test module with these lines and the one fixture
 
     import pytest
     from interlock.testing.contract import *
-    from interlock.testing.contract import Place
+    from interlock.testing.contract import StoreFixture
 
     @pytest.fixture
     def place(tmp_path):
         url = f"toy://{tmp_path}"
-        return Place(open=lambda: ToyStore.from_url(urlsplit(url)))
+        return StoreFixture(open=lambda: ToyStore.from_url(urlsplit(url)))
 
 `place` describes a storage that is empty when the test begins; each call of `open` returns a new store on the same
 lines.  Each module of this package is one chapter of the contract.
@@ -31,7 +31,7 @@ from interlock.testing.contract.fixtures import (
     world_of_tasks,
     world_of_threads,
 )
-from interlock.testing.store_fixture import Kind, Place, World
+from interlock.testing.store_fixture import ContractWorld, LockKind, StoreFixture
 
 CHAPTERS = (
     "names",
@@ -84,9 +84,9 @@ _found = _tests()
 globals().update(_found)
 
 __all__ = [
-    "Kind",
-    "Place",
-    "World",
+    "ContractWorld",
+    "LockKind",
+    "StoreFixture",
     "ann",
     "bob",
     "eve",

@@ -10,7 +10,7 @@ import pytest
 from interlock.core.errors import LockLost, NotHeld
 from interlock.testing.actors import Actor
 from interlock.testing.contract.fixtures import needs, of_tasks
-from interlock.testing.store_fixture import THREADS, Kind, World
+from interlock.testing.store_fixture import THREADS, ContractWorld, LockKind
 
 
 class Block:
@@ -21,7 +21,7 @@ class Block:
         lock: the lock object of the block.
     """
 
-    def __init__(self, world: World, lock: Any) -> None:
+    def __init__(self, world: ContractWorld, lock: Any) -> None:
         @contextmanager
         def of_threads() -> Iterator[Any]:
             with lock as grant:
@@ -32,7 +32,7 @@ class Block:
             async with lock as grant:
                 yield grant
 
-        manager = of_threads() if world.colour == THREADS else of_tasks()
+        manager = of_threads() if world.sync_or_async == THREADS else of_tasks()
         self._begin, self._end = ends_of(world, manager)
 
     def enter(self, actor: Actor) -> Any:
@@ -47,21 +47,21 @@ class Block:
 class Stack(Block):
     """A block of a lock that an exit stack enters; otherwise like `Block`."""
 
-    def __init__(self, world: World, lock: Any) -> None:
-        self._stack = ExitStack() if world.colour == THREADS else AsyncExitStack()
+    def __init__(self, world: ContractWorld, lock: Any) -> None:
+        self._stack = ExitStack() if world.sync_or_async == THREADS else AsyncExitStack()
         enter = self._stack.enter_context if isinstance(self._stack, ExitStack) else self._stack.enter_async_context
         self._begin, self._end = partial(enter, lock), ends_of(world, self._stack)[1]
 
 
-def ends_of(world: World, manager: Any) -> tuple[Any, Any]:
+def ends_of(world: ContractWorld, manager: Any) -> tuple[Any, Any]:
     """Return the methods that enter and leave a context manager."""
-    if world.colour == THREADS:
+    if world.sync_or_async == THREADS:
         return manager.__enter__, manager.__exit__
     return manager.__aenter__, manager.__aexit__
 
 
 def test_an_end_leaves_what_another_acquired_by_the_same_object(
-    world: World, kind: Kind, locks: Any, ann: Actor, bob: Actor
+    world: ContractWorld, kind: LockKind, locks: Any, ann: Actor, bob: Actor
 ) -> None:
     lock = kind.make(locks, world.name)
     first, second = Block(world, lock), Block(world, lock)
@@ -76,7 +76,7 @@ def test_an_end_leaves_what_another_acquired_by_the_same_object(
 
 
 def test_an_end_after_a_loss_leaves_what_another_acquired(
-    world: World, kind: Kind, locks: Any, ann: Actor, bob: Actor, eve: Actor
+    world: ContractWorld, kind: LockKind, locks: Any, ann: Actor, bob: Actor, eve: Actor
 ) -> None:
     lock = kind.make(locks, world.name)
     first, second = Block(world, lock), Block(world, lock)
@@ -93,7 +93,7 @@ def test_an_end_after_a_loss_leaves_what_another_acquired(
 
 
 def test_a_block_of_a_generator_ends_in_another_thread_or_task(
-    world: World, kind: Kind, locks: Any, ann: Actor, bob: Actor
+    world: ContractWorld, kind: LockKind, locks: Any, ann: Actor, bob: Actor
 ) -> None:
     block = Block(world, kind.make(locks, world.name))
     assert block.enter(ann).held
@@ -102,7 +102,7 @@ def test_a_block_of_a_generator_ends_in_another_thread_or_task(
 
 
 @needs("semaphores")
-def test_suspended_blocks_of_one_owner_end_in_any_order(world: World, locks: Any, ann: Actor) -> None:
+def test_suspended_blocks_of_one_owner_end_in_any_order(world: ContractWorld, locks: Any, ann: Actor) -> None:
     lock = locks.semaphore(world.name, 2)
     first, second = Block(world, lock), Block(world, lock)
     one, two = first.enter(ann), second.enter(ann)
@@ -113,7 +113,9 @@ def test_suspended_blocks_of_one_owner_end_in_any_order(world: World, locks: Any
 
 
 @needs("once")
-def test_a_run_whose_block_ends_elsewhere_is_recorded(world: World, locks: Any, ann: Actor, bob: Actor) -> None:
+def test_a_run_whose_block_ends_elsewhere_is_recorded(
+    world: ContractWorld, locks: Any, ann: Actor, bob: Actor
+) -> None:
     block = Block(world, locks.once(world.name, keep=60))
     block.enter(ann).result = "paid"
     block.leave(bob)
@@ -122,7 +124,7 @@ def test_a_run_whose_block_ends_elsewhere_is_recorded(world: World, locks: Any, 
 
 @pytest.mark.parametrize("entered", [Block, Stack])
 def test_what_is_acquired_again_in_a_block_ends_with_it(
-    world: World, locks: Any, ann: Actor, entered: type[Block] | type[Stack]
+    world: ContractWorld, locks: Any, ann: Actor, entered: type[Block] | type[Stack]
 ) -> None:
     lock = locks.lock(world.name)
     block = entered(world, lock)
@@ -136,7 +138,7 @@ def test_what_is_acquired_again_in_a_block_ends_with_it(
 
 
 def test_another_owner_ends_a_stack_after_its_own_has_ended(
-    world: World, kind: Kind, locks: Any, ann: Actor, bob: Actor
+    world: ContractWorld, kind: LockKind, locks: Any, ann: Actor, bob: Actor
 ) -> None:
     stack = Stack(world, kind.make(locks, world.name))
     grant = stack.enter(ann)
@@ -152,7 +154,7 @@ def test_another_owner_ends_a_stack_after_its_own_has_ended(
 
 
 @needs("semaphores")
-def test_an_end_that_fits_several_blocks_ends_none_and_warns(world: World, locks: Any, ann: Actor) -> None:
+def test_an_end_that_fits_several_blocks_ends_none_and_warns(world: ContractWorld, locks: Any, ann: Actor) -> None:
     lock = locks.semaphore(world.name, 2)
     first, second = Stack(world, lock), Stack(world, lock)
     grants = [each.enter(ann) for each in (first, second)]
@@ -164,7 +166,7 @@ def test_an_end_that_fits_several_blocks_ends_none_and_warns(world: World, locks
 
 
 @needs("semaphores")
-def test_stacks_of_grants_end_what_they_were_given(world: World, locks: Any, ann: Actor, bob: Actor) -> None:
+def test_stacks_of_grants_end_what_they_were_given(world: ContractWorld, locks: Any, ann: Actor, bob: Actor) -> None:
     lock = locks.semaphore(world.name, 2)
     one, two = ann.do(lock.acquire), ann.do(lock.acquire)
     first, second = Stack(world, one), Stack(world, two)
@@ -176,7 +178,7 @@ def test_stacks_of_grants_end_what_they_were_given(world: World, locks: Any, ann
     assert world.nothing_left()
 
 
-def test_nested_blocks_of_a_re_entrant_lock_end_by_calls(world: World, locks: Any, ann: Actor) -> None:
+def test_nested_blocks_of_a_re_entrant_lock_end_by_calls(world: ContractWorld, locks: Any, ann: Actor) -> None:
     lock = locks.rlock(world.name)
     stacks = [Stack(world, lock) for _ in range(3)]
     for each in stacks:
@@ -189,7 +191,7 @@ def test_nested_blocks_of_a_re_entrant_lock_end_by_calls(world: World, locks: An
 
 @of_tasks
 def test_a_task_releases_what_a_task_that_ended_acquired_for_it(
-    world: World, kind: Kind, locks: Any, ann: Actor, bob: Actor
+    world: ContractWorld, kind: LockKind, locks: Any, ann: Actor, bob: Actor
 ) -> None:
     lock = kind.make(locks, world.name)
     grant = ann.do(lock.acquire)
@@ -205,7 +207,7 @@ def test_a_task_releases_what_a_task_that_ended_acquired_for_it(
 
 @of_tasks
 @needs("semaphores")
-def test_a_release_that_fits_several_ended_tasks_is_refused(world: World, locks: Any, ann: Actor) -> None:
+def test_a_release_that_fits_several_ended_tasks_is_refused(world: ContractWorld, locks: Any, ann: Actor) -> None:
     lock = locks.semaphore(world.name, 2)
     grants = []
     for actor in world.actors(2):

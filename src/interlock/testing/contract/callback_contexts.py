@@ -11,7 +11,7 @@ import pytest
 from interlock.testing.actors import Actor
 from interlock.testing.contract.fixtures import needs
 from interlock.testing.faults import Counting
-from interlock.testing.store_fixture import World
+from interlock.testing.store_fixture import ContractWorld
 from interlock.testing.waiting import RENEWED, eventually
 
 
@@ -22,7 +22,7 @@ class Request:
 current: ContextVar[Request | None] = ContextVar("current", default=None)
 
 
-def _requested(world: World, job: Callable[[], Any], request: Request) -> Any:
+def _requested(world: ContractWorld, job: Callable[[], Any], request: Request) -> Any:
     """Let a new actor do a job for a request; return its result."""
 
     def steps() -> Generator[Any, Any, Any]:
@@ -39,7 +39,7 @@ def _requested(world: World, job: Callable[[], Any], request: Request) -> Any:
         actor.end()
 
 
-def test_on_lost_runs_in_the_context_of_its_own_acquire(world: World, locks: Any) -> None:
+def test_on_lost_runs_in_the_context_of_its_own_acquire(world: ContractWorld, locks: Any) -> None:
     seen: dict[str, Any] = {}
     _requested(world, locks.lock(world.fresh_name()).acquire, Request())  # the first acquire starts the renewals
 
@@ -57,7 +57,7 @@ def test_on_lost_runs_in_the_context_of_its_own_acquire(world: World, locks: Any
 
 
 @needs("wanted")
-def test_on_wanted_runs_in_the_context_of_its_acquire(world: World, locks: Any, bob: Actor) -> None:
+def test_on_wanted_runs_in_the_context_of_its_acquire(world: ContractWorld, locks: Any, bob: Actor) -> None:
     seen: list[Any] = []
     lock = locks.lock(world.name, ttl=RENEWED, on_wanted=lambda grant: seen.append(current.get()))
     _requested(world, locks.lock(world.fresh_name()).acquire, Request())
@@ -70,18 +70,18 @@ def test_on_wanted_runs_in_the_context_of_its_acquire(world: World, locks: Any, 
     waiting.result(20)
 
 
-def test_on_elected_runs_in_the_context_of_the_candidate(world: World, locks: Any) -> None:
+def test_on_elected_runs_in_the_context_of_the_candidate(world: ContractWorld, locks: Any) -> None:
     seen: list[Any] = []
     election = locks.election(world.name, on_elected=lambda each: seen.append(current.get()))
     request = Request()
-    begin, end = [f"__{'a' if world.colour == 'tasks' else ''}{word}__" for word in ("enter", "exit")]
+    begin, end = [f"__{'a' if world.sync_or_async == 'tasks' else ''}{word}__" for word in ("enter", "exit")]
     _requested(world, getattr(election, begin), request)
     eventually(lambda: seen)
     assert seen == [request]
     world.actor().do(getattr(election, end), None, None, None)
 
 
-def test_renewals_see_no_variable_of_a_request(world: World) -> None:
+def test_renewals_see_no_variable_of_a_request(world: ContractWorld) -> None:
     locks, store = world.connect_with(Watched)
     _requested(world, locks.lock(world.name, ttl=RENEWED).acquire, Request())
     eventually(lambda: store.contexts.get("renew"))
@@ -102,7 +102,7 @@ class Watched(Counting):
 
 
 @pytest.mark.parametrize("waits", [False, True])
-def test_an_open_connection_keeps_no_request_alive(world: World, waits: bool, locks: Any, ann: Actor) -> None:
+def test_an_open_connection_keeps_no_request_alive(world: ContractWorld, waits: bool, locks: Any, ann: Actor) -> None:
     blocker = ann.do(world.connect().lock(world.name).acquire)
 
     def served() -> Any:

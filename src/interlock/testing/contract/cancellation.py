@@ -10,7 +10,7 @@ from interlock.client.cancel import Cancel
 from interlock.testing.actors import Actor
 from interlock.testing.contract.fixtures import of_tasks
 from interlock.testing.faults import Stepwise
-from interlock.testing.store_fixture import Kind, World
+from interlock.testing.store_fixture import ContractWorld, LockKind
 from interlock.testing.waiting import RENEWED, until_renewed
 
 MOMENTS = 60  # more than the points at which an acquire can be cancelled
@@ -31,14 +31,14 @@ async def cancelled_at(moment: int, work: Any) -> Any:
     return None if task.cancelled() else task.result()
 
 
-async def until_waiting(world: World, number: int) -> None:
+async def until_waiting(world: ContractWorld, number: int) -> None:
     """Let the loop run until so many claims wait."""
     while len(world.waiters()) < number:  # noqa: ASYNC110 - no event of ours: it is looked at from outside
         await asyncio.sleep(0)
 
 
 @of_tasks
-def test_an_acquire_cancelled_at_any_moment_leaves_nothing(world: World, kind: Kind) -> None:
+def test_an_acquire_cancelled_at_any_moment_leaves_nothing(world: ContractWorld, kind: LockKind) -> None:
     lock = kind.make(world.connect(Stepwise), world.name)
 
     async def story(moment: int) -> bool:
@@ -55,7 +55,7 @@ def test_an_acquire_cancelled_at_any_moment_leaves_nothing(world: World, kind: K
 
 
 @of_tasks
-def test_a_wait_cancelled_during_the_hand_over_leaves_nothing(world: World) -> None:
+def test_a_wait_cancelled_during_the_hand_over_leaves_nothing(world: ContractWorld) -> None:
     locks = world.connect(Stepwise)
     lock, other = locks.lock(world.name), world.connect().lock(world.name)
 
@@ -73,7 +73,7 @@ def test_a_wait_cancelled_during_the_hand_over_leaves_nothing(world: World) -> N
 
 
 @of_tasks
-def test_a_cancelled_waiter_hands_on_to_those_behind_it(world: World) -> None:
+def test_a_cancelled_waiter_hands_on_to_those_behind_it(world: ContractWorld) -> None:
     lock = world.connect(Stepwise).lock(world.name)
     plain = world.connect().lock(world.name)
 
@@ -96,7 +96,7 @@ def test_a_cancelled_waiter_hands_on_to_those_behind_it(world: World) -> None:
 
 
 @of_tasks
-def test_a_release_cancelled_at_any_moment_is_done_or_repeatable(world: World, kind: Kind) -> None:
+def test_a_release_cancelled_at_any_moment_is_done_or_repeatable(world: ContractWorld, kind: LockKind) -> None:
     lost: list[Any] = []
     locks = world.connect(Stepwise)
     lock = kind.make(locks, world.name, ttl=2 * RENEWED, on_lost=lost.append)
@@ -118,7 +118,7 @@ def test_a_release_cancelled_at_any_moment_is_done_or_repeatable(world: World, k
 
 
 @of_tasks
-def test_a_body_cancelled_while_it_leaves_gives_the_lock_back(world: World, kind: Kind) -> None:
+def test_a_body_cancelled_while_it_leaves_gives_the_lock_back(world: ContractWorld, kind: LockKind) -> None:
     lost: list[Any] = []
     lock = kind.make(world.connect(Stepwise), world.name, on_lost=lost.append)
 
@@ -135,7 +135,7 @@ def test_a_body_cancelled_while_it_leaves_gives_the_lock_back(world: World, kind
 
 
 @of_tasks
-def test_a_crowd_of_tasks_half_of_them_cancelled_loses_no_update(world: World) -> None:
+def test_a_crowd_of_tasks_half_of_them_cancelled_loses_no_update(world: ContractWorld) -> None:
     lock = world.connect(Stepwise).lock(world.name)
     box, entered = [0], [0]
 
@@ -166,7 +166,9 @@ async def _owned(lock: Any) -> bool:
 
 
 @pytest.mark.parametrize("kind", [Cancel, threading.Event], ids=["Cancel", "Event"])
-def test_an_acquire_that_waits_is_called_off(world: World, kind: Any, locks: Any, ann: Actor, bob: Actor) -> None:
+def test_an_acquire_that_waits_is_called_off(
+    world: ContractWorld, kind: Any, locks: Any, ann: Actor, bob: Actor
+) -> None:
     grant = ann.do(locks.lock(world.name).acquire)
     cancel = kind()
     waiting = bob.start(world.connect().lock(world.name).acquire, cancel=cancel)
@@ -181,7 +183,7 @@ def test_an_acquire_that_waits_is_called_off(world: World, kind: Any, locks: Any
     assert bob.do(locks.lock(world.name).acquire, cancel=kind()).held
 
 
-def test_all_and_rlock_are_called_off_too(world: World, locks: Any, ann: Actor, bob: Actor) -> None:
+def test_all_and_rlock_are_called_off_too(world: ContractWorld, locks: Any, ann: Actor, bob: Actor) -> None:
     grant = ann.do(locks.lock(world.name).acquire)
     other = world.fresh_name()
     for lock in (locks.all(other, world.name), locks.rlock(world.name)):

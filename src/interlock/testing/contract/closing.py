@@ -12,11 +12,11 @@ from interlock.core.failures import NoAnswer
 from interlock.testing.actors import Actor
 from interlock.testing.contract.fixtures import of_tasks
 from interlock.testing.faults import Failing
-from interlock.testing.store_fixture import Kind, World
+from interlock.testing.store_fixture import ContractWorld, LockKind
 from interlock.testing.waiting import RENEWED
 
 
-def test_close_releases_what_is_still_held(world: World, kind: Kind, locks: Any, ann: Actor) -> None:
+def test_close_releases_what_is_still_held(world: ContractWorld, kind: LockKind, locks: Any, ann: Actor) -> None:
     grant = ann.do(kind.make(locks, world.name).acquire)
     ann.do(locks.close)
     assert world.nothing_left()
@@ -24,12 +24,12 @@ def test_close_releases_what_is_still_held(world: World, kind: Kind, locks: Any,
     assert ann.do(grant.release) is False
 
 
-def test_close_may_be_repeated(world: World, locks: Any, ann: Actor) -> None:
+def test_close_may_be_repeated(world: ContractWorld, locks: Any, ann: Actor) -> None:
     for _ in range(3):
         ann.do(locks.close)
 
 
-def test_a_closed_connection_says_so(world: World, kind: Kind, locks: Any, ann: Actor) -> None:
+def test_a_closed_connection_says_so(world: ContractWorld, kind: LockKind, locks: Any, ann: Actor) -> None:
     lock = kind.make(locks, world.name)
     ann.do(locks.close)
     for call in (lock.acquire, lock.locked, locks.claims):
@@ -37,14 +37,14 @@ def test_a_closed_connection_says_so(world: World, kind: Kind, locks: Any, ann: 
             ann.do(call)
 
 
-def test_close_hands_over_to_those_who_wait(world: World, locks: Any, ann: Actor, bob: Actor) -> None:
+def test_close_hands_over_to_those_who_wait(world: ContractWorld, locks: Any, ann: Actor, bob: Actor) -> None:
     ann.do(locks.lock(world.name).acquire)
     waiting = world.in_line(bob.start, world.connect().lock(world.name).acquire)
     ann.do(locks.close)
     assert waiting.result(20) is not None
 
 
-def test_closing_one_connection_does_not_disturb_another(world: World, ann: Actor, bob: Actor) -> None:
+def test_closing_one_connection_does_not_disturb_another(world: ContractWorld, ann: Actor, bob: Actor) -> None:
     one, other = world.connect(), world.connect()
     kept = bob.do(other.lock(world.name).acquire)
     ann.do(one.lock(world.fresh_name()).acquire)
@@ -53,7 +53,7 @@ def test_closing_one_connection_does_not_disturb_another(world: World, ann: Acto
     assert bob.do(kept.release) is True
 
 
-def test_a_close_that_fails_to_release_reports_it_and_closes(world: World, ann: Actor) -> None:
+def test_a_close_that_fails_to_release_reports_it_and_closes(world: ContractWorld, ann: Actor) -> None:
     locks, failing = world.connect_with(Failing)
     parts = [world.fresh_name() for _ in range(3)]
     for part in parts:
@@ -71,7 +71,9 @@ def test_a_close_that_fails_to_release_reports_it_and_closes(world: World, ann: 
 
 
 @pytest.mark.parametrize("error", [StoreError, NoAnswer])
-def test_no_grant_of_a_closed_connection_is_held_by_two(world: World, error: type[Exception], ann: Actor) -> None:
+def test_no_grant_of_a_closed_connection_is_held_by_two(
+    world: ContractWorld, error: type[Exception], ann: Actor
+) -> None:
     locks, failing = world.connect_with(lambda store: Failing(store, error=error))
     grants = [ann.do(locks.lock(world.fresh_name()).acquire) for _ in range(3)]
     failing.broken.add("leave")
@@ -81,14 +83,14 @@ def test_no_grant_of_a_closed_connection_is_held_by_two(world: World, error: typ
 
 
 @of_tasks
-def test_no_grant_of_an_ended_loop_is_held_by_two(world: World, kind: Kind, locks: Any) -> None:
+def test_no_grant_of_an_ended_loop_is_held_by_two(world: ContractWorld, kind: LockKind, locks: Any) -> None:
     with warnings.catch_warnings():  # an ended loop leaves objects that only its own tasks could close
         warnings.simplefilter("ignore", ResourceWarning)
         _in_two_loops(world, kind, locks)
         gc.collect()
 
 
-def _in_two_loops(world: World, kind: Kind, locks: Any) -> None:
+def _in_two_loops(world: ContractWorld, kind: LockKind, locks: Any) -> None:
     lost: list[Any] = []
 
     async def acquired() -> Any:
@@ -111,7 +113,7 @@ def _in_two_loops(world: World, kind: Kind, locks: Any) -> None:
         grant.check()
 
 
-def test_a_grant_outlives_the_thread_or_task_that_acquired_it(world: World, ann: Actor, bob: Actor) -> None:
+def test_a_grant_outlives_the_thread_or_task_that_acquired_it(world: ContractWorld, ann: Actor, bob: Actor) -> None:
     lock = world.connect().lock(world.name, ttl=RENEWED)
     grant = ann.do(lock.acquire)
     ann.end()
@@ -122,14 +124,14 @@ def test_a_grant_outlives_the_thread_or_task_that_acquired_it(world: World, ann:
     assert world.nothing_left()
 
 
-def test_what_was_dropped_without_a_release_is_released_by_close(world: World, locks: Any) -> None:
+def test_what_was_dropped_without_a_release_is_released_by_close(world: ContractWorld, locks: Any) -> None:
     _drop(world, locks.lock(world.name))
     assert world.holders()
     world.actor().do(locks.close)
     assert world.nothing_left()
 
 
-def _drop(world: World, lock: Any) -> None:
+def _drop(world: ContractWorld, lock: Any) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)
         world.actor().do(lock.acquire)

@@ -12,7 +12,7 @@ from interlock.core.errors import StoreError
 from interlock.testing.actors import Actor, Gate
 from interlock.testing.contract.fixtures import needs_signals, of_tasks, of_threads, struck_while_it_waits
 from interlock.testing.faults import Slow
-from interlock.testing.store_fixture import World
+from interlock.testing.store_fixture import ContractWorld
 from interlock.testing.waiting import RENEWED, eventually, moment, since
 
 SOON = 5.0  # seconds, on a busy machine; far less than a lease
@@ -27,7 +27,7 @@ def _closed_while_it_waited(waiting: "Future[Any]", says: str = "closed while wa
 @pytest.mark.parametrize("number", [1, 5])
 @pytest.mark.parametrize("holds", [False, True], ids=["waits only", "holds too"])
 def test_waiters_of_a_connection_give_up_when_it_is_closed(
-    world: World, number: int, holds: bool, locks: Any, ann: Actor, bob: Actor
+    world: ContractWorld, number: int, holds: bool, locks: Any, ann: Actor, bob: Actor
 ) -> None:
     held = ann.do((locks if holds else world.connect()).lock(world.name).acquire)
     lock = locks.lock(world.name)
@@ -45,7 +45,7 @@ def test_waiters_of_a_connection_give_up_when_it_is_closed(
     assert [view.id for view in world.eye.claims(world.name)] == [other.result().id]
 
 
-def test_concurrent_closes_end_while_a_waiter_gives_up(world: World, locks: Any, bob: Actor) -> None:
+def test_concurrent_closes_end_while_a_waiter_gives_up(world: ContractWorld, locks: Any, bob: Actor) -> None:
     held = world.actor().do(world.connect().lock(world.name).acquire)
     lock = locks.lock(world.name)
     waiting, then = world.in_line(bob.start, lock.acquire), bob.start(locks.close)
@@ -57,7 +57,7 @@ def test_concurrent_closes_end_while_a_waiter_gives_up(world: World, locks: Any,
 
 
 @of_threads
-def test_closing_by_on_lost(world: World, locks: Any, ann: Actor) -> None:
+def test_closing_by_on_lost(world: ContractWorld, locks: Any, ann: Actor) -> None:
     closed: list[bool] = []
     lock = locks.lock(world.name, ttl=RENEWED, on_lost=lambda grant: closed.append(locks.close() is None))
     kept = ann.do(lock.acquire), ann.do(locks.lock(world.fresh_name()).acquire)
@@ -67,7 +67,7 @@ def test_closing_by_on_lost(world: World, locks: Any, ann: Actor) -> None:
     assert world.nothing_left(kept[1].name)
 
 
-def test_closing_in_the_middle_of_others_work_leaves_nothing(world: World) -> None:
+def test_closing_in_the_middle_of_others_work_leaves_nothing(world: ContractWorld) -> None:
     for _ in range(5):
         locks = world.connect()
         lock = locks.lock(world.name)
@@ -83,7 +83,7 @@ def test_closing_in_the_middle_of_others_work_leaves_nothing(world: World) -> No
         assert world.nothing_left()
 
 
-def _until_closed(world: World, lock: Any, gate: Gate, taken: list[int]) -> Any:
+def _until_closed(world: ContractWorld, lock: Any, gate: Gate, taken: list[int]) -> Any:
     def steps() -> Generator[Any, Any, str]:
         yield from world.result(gate.wait())
         while True:
@@ -99,7 +99,7 @@ def _until_closed(world: World, lock: Any, gate: Gate, taken: list[int]) -> Any:
 
 
 @of_tasks
-def test_a_close_that_is_cancelled_comes_to_its_end(world: World) -> None:
+def test_a_close_that_is_cancelled_comes_to_its_end(world: ContractWorld) -> None:
     locks, slow = world.connect_with(lambda store: Slow(store, 0.3, steps=("leave",)))
     grant = world.actor().do(locks.lock(world.name).acquire)
 
@@ -118,7 +118,7 @@ def test_a_close_that_is_cancelled_comes_to_its_end(world: World) -> None:
 
 @needs_signals
 @of_threads
-def test_close_in_a_signal_handler_while_the_main_thread_waits(world: World, locks: Any) -> None:
+def test_close_in_a_signal_handler_while_the_main_thread_waits(world: ContractWorld, locks: Any) -> None:
     held = locks.lock(world.fresh_name()).acquire()
     blocker = world.actor().do(world.connect().lock(world.name).acquire)
     started = moment()

@@ -15,22 +15,22 @@ from interlock.testing.actors import Actor
 from interlock.testing.contract.cancellation import MOMENTS, cancelled_at
 from interlock.testing.contract.fixtures import needs, of_tasks
 from interlock.testing.faults import Lossy, Stepwise
-from interlock.testing.store_fixture import World
+from interlock.testing.store_fixture import ContractWorld
 from interlock.testing.waiting import RENEWED, eventually, throughout
 
-LONG = 60.0
+LONG_TTL = 60.0
 ROUNDS = 20
 
 
 @needs("detach")
-def test_a_detached_lock_stays_held_and_goes_on_elsewhere(world: World, ann: Actor, bob: Actor) -> None:
-    grant = ann.do(world.connect().lock(world.name, label="release 7", ttl=LONG).acquire)
+def test_a_detached_lock_stays_held_and_goes_on_elsewhere(world: ContractWorld, ann: Actor, bob: Actor) -> None:
+    grant = ann.do(world.connect().lock(world.name, label="release 7", ttl=LONG_TTL).acquire)
     token = ann.do(grant.detach)
     assert not grant.held
     assert not grant.lost
     assert ann.do(grant.release) is False
     (view,) = world.holders()
-    assert (view.label, view.fence, view.expires_in > LONG / 2) == ("release 7", grant.fence, True)
+    assert (view.label, view.fence, view.expires_in > LONG_TTL / 2) == ("release 7", grant.fence, True)
     other = world.connect()
     assert bob.do(other.lock(world.name).acquire, blocking=False) is None
     attached = bob.do(other.attach, token)
@@ -41,15 +41,15 @@ def test_a_detached_lock_stays_held_and_goes_on_elsewhere(world: World, ann: Act
 
 
 @needs("detach")
-def test_an_attached_lock_is_renewed(world: World, ann: Actor, bob: Actor) -> None:
-    token = ann.do(ann.do(world.connect().lock(world.name, ttl=LONG).acquire).detach)
+def test_an_attached_lock_is_renewed(world: ContractWorld, ann: Actor, bob: Actor) -> None:
+    token = ann.do(ann.do(world.connect().lock(world.name, ttl=LONG_TTL).acquire).detach)
     attached = bob.do(world.connect().attach, token, ttl=RENEWED)
     throughout(RENEWED + 0.5, lambda: attached.held)
     assert bob.do(attached.release) is True
 
 
 @needs("detach")
-def test_a_detached_lock_is_renewed_by_nobody(world: World, locks: Any, ann: Actor) -> None:
+def test_a_detached_lock_is_renewed_by_nobody(world: ContractWorld, locks: Any, ann: Actor) -> None:
     token = ann.do(ann.do(locks.lock(world.name, ttl=0.5).acquire).detach)
     eventually(lambda: not ann.do(locks.claims, world.name))  # by her own client: the clocks of two may differ
     with pytest.raises(LockLost, match="used before"):
@@ -59,9 +59,9 @@ def test_a_detached_lock_is_renewed_by_nobody(world: World, locks: Any, ann: Act
 
 
 @needs("detach")
-def test_a_token_is_used_once(world: World, locks: Any) -> None:
+def test_a_token_is_used_once(world: ContractWorld, locks: Any) -> None:
     ann, bob, cyd = world.actors(3)
-    token = ann.do(ann.do(world.connect().lock(world.name, ttl=LONG).acquire).detach)
+    token = ann.do(ann.do(world.connect().lock(world.name, ttl=LONG_TTL).acquire).detach)
     attached = bob.do(locks.attach, token)
     with pytest.raises(LockLost) as caught:
         cyd.do(locks.attach, token)
@@ -81,9 +81,9 @@ def moved(token: str, where: str) -> str:
 
 @needs("detach")
 @pytest.mark.parametrize("act", ["attach", "renew", "release"])
-def test_a_token_of_another_store_is_refused_by_name(world: World, locks: Any, ann: Actor, act: str) -> None:
+def test_a_token_of_another_store_is_refused_by_name(world: ContractWorld, locks: Any, ann: Actor, act: str) -> None:
     other = "redis://elsewhere.example/7"
-    token = moved(ann.do(ann.do(locks.lock(world.name, ttl=LONG).acquire).detach), other)
+    token = moved(ann.do(ann.do(locks.lock(world.name, ttl=LONG_TTL).acquire).detach), other)
     assert ann.do(locks.renew, token) is True  # the URL may be another spelling of the same store
     assert ann.do(locks.release, token) is True
     if "://" in repr(locks):
@@ -94,18 +94,18 @@ def test_a_token_of_another_store_is_refused_by_name(world: World, locks: Any, a
 
 
 @needs("detach")
-def test_a_token_is_renewed_and_released_by_itself(world: World, locks: Any, ann: Actor) -> None:
-    token = ann.do(ann.do(locks.lock(world.name, ttl=LONG).acquire).detach)
-    assert ann.do(locks.renew, token, ttl=10 * LONG) is True
-    assert world.holders()[0].expires_in > 9 * LONG
+def test_a_token_is_renewed_and_released_by_itself(world: ContractWorld, locks: Any, ann: Actor) -> None:
+    token = ann.do(ann.do(locks.lock(world.name, ttl=LONG_TTL).acquire).detach)
+    assert ann.do(locks.renew, token, ttl=10 * LONG_TTL) is True
+    assert world.holders()[0].expires_in > 9 * LONG_TTL
     waiting = world.in_line(world.actor().start, locks.lock(world.name).acquire)
     assert ann.do(locks.release, token) is True
     assert waiting.result(20).held
 
 
 @needs("detach")
-def test_a_token_keeps_the_kind_and_the_slot(world: World, locks: Any, ann: Actor) -> None:
-    lock = locks.semaphore(world.name, 3, ttl=LONG)
+def test_a_token_keeps_the_kind_and_the_slot(world: ContractWorld, locks: Any, ann: Actor) -> None:
+    lock = locks.semaphore(world.name, 3, ttl=LONG_TTL)
     first, second = (ann.do(lock.acquire) for _ in range(2))
     attached = ann.do(locks.attach, ann.do(second.detach))
     assert (first.slot, attached.slot) == (0, 1)
@@ -113,19 +113,19 @@ def test_a_token_keeps_the_kind_and_the_slot(world: World, locks: Any, ann: Acto
 
 
 @needs("detach")
-def test_a_body_that_detaches_ends_without_a_loss(world: World) -> None:
+def test_a_body_that_detaches_ends_without_a_loss(world: ContractWorld) -> None:
     tokens: list[Any] = []
 
     def body(grant: Any) -> Generator[Any, Any, None]:
         tokens.append((yield from world.result(grant.detach())))
 
-    world.actor().within(world.connect().lock(world.name, ttl=LONG), world.function(body))
+    world.actor().within(world.connect().lock(world.name, ttl=LONG_TTL), world.function(body))
     assert [view.state for view in world.eye.claims(world.name)] == [USING]
     assert world.eye.release(tokens[0]) is True
 
 
 @needs("detach")
-def test_what_is_not_held_cant_be_detached(world: World, ann: Actor) -> None:
+def test_what_is_not_held_cant_be_detached(world: ContractWorld, ann: Actor) -> None:
     locks = world.connect(ttl=RENEWED)
     grant = ann.do(locks.lock(world.name).acquire)
     world.eye.evict(world.name)
@@ -139,7 +139,7 @@ def test_what_is_not_held_cant_be_detached(world: World, ann: Actor) -> None:
 
 
 @needs("detach")
-def test_a_token_shows_nothing_and_a_wrong_one_is_refused(world: World, locks: Any, ann: Actor) -> None:
+def test_a_token_shows_nothing_and_a_wrong_one_is_refused(world: ContractWorld, locks: Any, ann: Actor) -> None:
     token = ann.do(ann.do(locks.lock(world.name).acquire).detach)
     assert read(token).id not in repr(read(token))
     for wrong in ("", "secret-word", "interlock1.secret-word", 7, token[:-9]):
@@ -151,9 +151,9 @@ def test_a_token_shows_nothing_and_a_wrong_one_is_refused(world: World, locks: A
 
 
 @needs("detach")
-def test_a_closed_connection_takes_no_token(world: World, locks: Any, ann: Actor) -> None:
+def test_a_closed_connection_takes_no_token(world: ContractWorld, locks: Any, ann: Actor) -> None:
     closed = world.connect()
-    token = ann.do(ann.do(locks.lock(world.name, ttl=LONG).acquire).detach)
+    token = ann.do(ann.do(locks.lock(world.name, ttl=LONG_TTL).acquire).detach)
     ann.do(closed.claims)
     ann.do(closed.close)
     for call in (closed.attach, closed.renew, closed.release):
@@ -163,14 +163,14 @@ def test_a_closed_connection_takes_no_token(world: World, locks: Any, ann: Actor
 
 
 @needs("detach")
-def test_a_lost_reply_to_a_change_of_hands_leaves_nothing(world: World, ann: Actor) -> None:
+def test_a_lost_reply_to_a_change_of_hands_leaves_nothing(world: ContractWorld, ann: Actor) -> None:
     locks, lossy = world.connect_with(Lossy)
-    token = ann.do(ann.do(locks.lock(world.name, ttl=LONG).acquire).detach)
+    token = ann.do(ann.do(locks.lock(world.name, ttl=LONG_TTL).acquire).detach)
     lossy.losses["adopt"] = 1
     with pytest.raises(StoreError, match="was lost"):
         ann.do(locks.attach, token)
     assert world.nothing_left()
-    grant = ann.do(locks.lock(world.name, ttl=LONG).acquire)
+    grant = ann.do(locks.lock(world.name, ttl=LONG_TTL).acquire)
     lossy.losses["adopt"] = 1
     with pytest.raises(StoreError, match="was lost"):
         ann.do(grant.detach)
@@ -179,14 +179,14 @@ def test_a_lost_reply_to_a_change_of_hands_leaves_nothing(world: World, ann: Act
 
 @needs("detach")
 @of_tasks
-def test_detach_and_attach_cancelled_at_any_moment_leave_nothing(world: World) -> None:
+def test_detach_and_attach_cancelled_at_any_moment_leave_nothing(world: ContractWorld) -> None:
     locks = world.connect(Stepwise)
 
     async def story(moment: int) -> None:
-        grant = await locks.lock(world.name, ttl=LONG).acquire()
+        grant = await locks.lock(world.name, ttl=LONG_TTL).acquire()
         token = await cancelled_at(moment, grant.detach())
         await (grant.release() if token is None else locks.release(token))
-        token = await (await locks.lock(world.name, ttl=LONG).acquire()).detach()
+        token = await (await locks.lock(world.name, ttl=LONG_TTL).acquire()).detach()
         attached = await cancelled_at(moment, locks.attach(token))
         if attached is None:
             await locks.release(token)
@@ -199,7 +199,7 @@ def test_detach_and_attach_cancelled_at_any_moment_leave_nothing(world: World) -
 
 
 @needs("detach")
-def test_a_renewal_after_detach_is_not_reported_as_a_loss(world: World, locks: Any, ann: Actor) -> None:
+def test_a_renewal_after_detach_is_not_reported_as_a_loss(world: ContractWorld, locks: Any, ann: Actor) -> None:
     lost: list[Any] = []
     grant = ann.do(locks.lock(world.name, ttl=RENEWED, on_lost=lost.append).acquire)
     token = ann.do(grant.detach)
@@ -209,7 +209,7 @@ def test_a_renewal_after_detach_is_not_reported_as_a_loss(world: World, locks: A
     assert lost == []
 
 
-def _detached(world: World, lock: Any) -> Any:
+def _detached(world: ContractWorld, lock: Any) -> Any:
     """Return a function for an actor that acquires, detaches immediately, and returns the token."""
 
     def steps() -> Generator[Any, Any, Any]:
@@ -220,8 +220,10 @@ def _detached(world: World, lock: Any) -> Any:
 
 
 @needs("detach")
-def test_a_detach_right_after_a_hand_over_is_no_loss(world: World, locks: Any, ann: Actor, bob: Actor) -> None:
-    lock = locks.lock(world.name, ttl=LONG)
+def test_a_detach_right_after_a_hand_over_is_no_loss(
+    world: ContractWorld, locks: Any, ann: Actor, bob: Actor
+) -> None:
+    lock = locks.lock(world.name, ttl=LONG_TTL)
     for _ in range(ROUNDS):
         grant = ann.do(lock.acquire)
         waiting = world.in_line(bob.start, _detached(world, lock))
@@ -234,9 +236,9 @@ def test_a_detach_right_after_a_hand_over_is_no_loss(world: World, locks: Any, a
 
 @pytest.mark.parametrize("where", ["the same client", "another client"])
 @needs("detach")
-def test_a_used_token_lets_nobody_in(world: World, locks: Any, where: str) -> None:
+def test_a_used_token_lets_nobody_in(world: ContractWorld, locks: Any, where: str) -> None:
     ann, bob, cyd = world.actors(3)
-    token = ann.do(ann.do(locks.lock(world.name, ttl=LONG).acquire).detach)
+    token = ann.do(ann.do(locks.lock(world.name, ttl=LONG_TTL).acquire).detach)
     waiting = world.in_line(bob.start, locks.lock(world.name).acquire)
     attached = cyd.do((locks if where == "the same client" else world.connect()).attach, token)
     assert ann.do(locks.release, token) is False
@@ -248,11 +250,11 @@ def test_a_used_token_lets_nobody_in(world: World, locks: Any, where: str) -> No
 
 
 @needs("detach")
-def test_a_released_token_lets_in_the_next_in_line(world: World, locks: Any, ann: Actor, bob: Actor) -> None:
+def test_a_released_token_lets_in_the_next_in_line(world: ContractWorld, locks: Any, ann: Actor, bob: Actor) -> None:
     ann.do(
         locks.release, ann.do(ann.do(locks.lock(world.fresh_name()).acquire).detach)
     )  # without this, no waiter remains
-    grant = ann.do(locks.lock(world.name, ttl=LONG).acquire)
+    grant = ann.do(locks.lock(world.name, ttl=LONG_TTL).acquire)
     waiting = world.in_line(bob.start, locks.lock(world.name).acquire)
     token = ann.do(grant.detach)
     throughout(0.2, lambda: not waiting.done())

@@ -10,7 +10,7 @@ from interlock.core.errors import InvalidArgument, StoreError
 from interlock.testing.actors import Actor
 from interlock.testing.contract.fixtures import of_tasks, of_threads
 from interlock.testing.faults import Failing
-from interlock.testing.store_fixture import TASKS, THREADS, World
+from interlock.testing.store_fixture import TASKS, THREADS, ContractWorld
 from interlock.testing.waiting import RENEWED, eventually
 
 
@@ -18,12 +18,12 @@ class Candidate:
     """A candidate whose work runs until it must end; it records its terms.
 
     Args:
-        world: determines the colour.
+        world: determines sync or async.
         locks: the client.
         fails: how many of the first terms end by an exception.
     """
 
-    def __init__(self, world: World, locks: Any, fails: int = 0) -> None:
+    def __init__(self, world: ContractWorld, locks: Any, fails: int = 0) -> None:
         self.terms: list[int] = []
         self.ended = 0
         self.told: list[str] = []
@@ -47,13 +47,13 @@ class Candidate:
             self._fails -= 1
             raise ZeroDivisionError("by order of the test")
         try:
-            while election.leading or self._world.colour == TASKS:  # a task is cancelled
+            while election.leading or self._world.sync_or_async == TASKS:  # a task is cancelled
                 yield from self._world.result(self._world.pause(0.005))
         finally:
             self.ended += 1
 
 
-def test_one_leads_and_the_next_one_when_it_stops(world: World) -> None:
+def test_one_leads_and_the_next_one_when_it_stops(world: ContractWorld) -> None:
     first = Candidate(world, world.connect())
     eventually(lambda: first.election.leading)
     second = Candidate(world, world.connect())
@@ -67,12 +67,12 @@ def test_one_leads_and_the_next_one_when_it_stops(world: World) -> None:
     world.until_free()
 
 
-def _shows_waiters(world: World) -> bool:
+def _shows_waiters(world: ContractWorld) -> bool:
     """Return True if all waiters are visible from outside."""
     return "detach" in world.eye.store.features
 
 
-def test_a_deposed_leader_ends_its_work_and_stands_again(world: World) -> None:
+def test_a_deposed_leader_ends_its_work_and_stands_again(world: ContractWorld) -> None:
     candidate = Candidate(world, world.connect(ttl=RENEWED))
     eventually(lambda: candidate.election.leading and candidate.terms)
     world.eye.evict(world.name)
@@ -83,7 +83,7 @@ def test_a_deposed_leader_ends_its_work_and_stands_again(world: World) -> None:
 
 
 def test_an_exception_of_the_work_is_logged_and_it_leads_again(
-    world: World, caplog: pytest.LogCaptureFixture
+    world: ContractWorld, caplog: pytest.LogCaptureFixture
 ) -> None:
     candidate = Candidate(world, world.connect(), fails=1)
     eventually(lambda: len(candidate.terms) == 2 and candidate.election.leading)
@@ -94,7 +94,7 @@ def test_an_exception_of_the_work_is_logged_and_it_leads_again(
 
 @of_tasks
 def test_a_cancellation_that_nobody_sent_does_not_end_it(
-    world: World, locks: Any, caplog: pytest.LogCaptureFixture
+    world: ContractWorld, locks: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     election = locks.election(world.name)
     terms: list[int] = []
@@ -114,7 +114,7 @@ def test_a_cancellation_that_nobody_sent_does_not_end_it(
 
 
 @of_tasks
-def test_a_candidate_whose_task_is_cancelled_ends(world: World, locks: Any) -> None:
+def test_a_candidate_whose_task_is_cancelled_ends(world: ContractWorld, locks: Any) -> None:
     election = locks.election(world.name)
 
     async def work(election: Any) -> None:
@@ -134,7 +134,7 @@ def test_a_candidate_whose_task_is_cancelled_ends(world: World, locks: Any) -> N
 
 @of_threads
 def test_work_that_exits_ends_it_with_a_log_line(
-    world: World, locks: Any, ann: Actor, caplog: pytest.LogCaptureFixture
+    world: ContractWorld, locks: Any, ann: Actor, caplog: pytest.LogCaptureFixture
 ) -> None:
     def work(election: Any) -> None:
         raise SystemExit(3)
@@ -146,7 +146,7 @@ def test_work_that_exits_ends_it_with_a_log_line(
     world.until_free()
 
 
-def test_a_store_that_was_away_does_not_end_it(world: World) -> None:
+def test_a_store_that_was_away_does_not_end_it(world: ContractWorld) -> None:
     locks, faulty = world.connect_with(lambda store: Failing(store, "enter"))
     candidate = Candidate(world, locks)
     eventually(lambda: faulty.refused["enter"] > 0)
@@ -156,7 +156,7 @@ def test_a_store_that_was_away_does_not_end_it(world: World) -> None:
     candidate.stop()
 
 
-def test_stop_does_not_wait_long_for_a_store_that_is_away(world: World) -> None:
+def test_stop_does_not_wait_long_for_a_store_that_is_away(world: ContractWorld) -> None:
     locks, faulty = world.connect_with(lambda store: Failing(store, "leave"))
     candidate = Candidate(world, locks)
     eventually(lambda: candidate.election.leading and candidate.terms)
@@ -165,9 +165,9 @@ def test_stop_does_not_wait_long_for_a_store_that_is_away(world: World) -> None:
     faulty.broken.clear()
 
 
-def test_in_the_background_it_leads_within_the_block(world: World, ann: Actor) -> None:
+def test_in_the_background_it_leads_within_the_block(world: ContractWorld, ann: Actor) -> None:
     election = world.connect().election(world.name)
-    begin, end = ("__enter__", "__exit__") if world.colour == THREADS else ("__aenter__", "__aexit__")
+    begin, end = ("__enter__", "__exit__") if world.sync_or_async == THREADS else ("__aenter__", "__aexit__")
     ann.do(getattr(election, begin))
     assert ann.do(election.wait, 20) is True
     assert election.leading
@@ -180,7 +180,7 @@ def test_in_the_background_it_leads_within_the_block(world: World, ann: Actor) -
     world.until_free()
 
 
-def test_waiting_to_lead_ends_at_the_timeout_or_at_stop(world: World) -> None:
+def test_waiting_to_lead_ends_at_the_timeout_or_at_stop(world: ContractWorld) -> None:
     holder, ann = world.actors(2)
     grant = holder.do(world.connect().lock(world.name).acquire)
     candidate = Candidate(world, world.connect())
@@ -194,7 +194,7 @@ def test_waiting_to_lead_ends_at_the_timeout_or_at_stop(world: World) -> None:
     world.until_free()
 
 
-def test_the_work_may_be_stopped_from_within(world: World, ann: Actor) -> None:
+def test_the_work_may_be_stopped_from_within(world: ContractWorld, ann: Actor) -> None:
     election = world.connect().election(world.name)
 
     def work(election: Any) -> Generator[Any, Any, None]:
@@ -206,11 +206,11 @@ def test_the_work_may_be_stopped_from_within(world: World, ann: Actor) -> None:
         ann.do(election.run, 7)
 
 
-def test_a_closed_connection_stands_for_nothing(world: World, locks: Any, ann: Actor) -> None:
+def test_a_closed_connection_stands_for_nothing(world: ContractWorld, locks: Any, ann: Actor) -> None:
     election = locks.election(world.name)
     ann.do(locks.close)
     with pytest.raises(StoreError, match="closed"):
-        ann.do(election.run, (lambda each: None) if world.colour == THREADS else _nothing)
+        ann.do(election.run, (lambda each: None) if world.sync_or_async == THREADS else _nothing)
 
 
 async def _nothing(election: Any) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from interlock.testing.contract.fixtures import of_tasks
-from interlock.testing.store_fixture import World
+from interlock.testing.store_fixture import ContractWorld
 
 PAIRS = 300_000  # more than any store performs during the test
 TICKS = 10
@@ -16,7 +16,7 @@ MOST_BUSY = 0.2  # seconds of CPU time of the loop for all ticks, independent of
 
 @pytest.mark.parametrize("what", ["acquire", "re-enter", "renew", "locked", "claims"])
 @of_tasks
-def test_what_completes_at_once_lets_other_tasks_run(world: World, what: str, locks: Any) -> None:
+def test_what_completes_at_once_lets_other_tasks_run(world: ContractWorld, what: str, locks: Any) -> None:
     lock = locks.rlock(world.name) if what == "re-enter" else locks.lock(world.name)
 
     async def again_and_again(grant: Any) -> None:

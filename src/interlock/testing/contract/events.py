@@ -13,7 +13,7 @@ from interlock.core.errors import StoreError
 from interlock.testing.actors import Actor
 from interlock.testing.contract.fixtures import of_tasks
 from interlock.testing.faults import Failing
-from interlock.testing.store_fixture import Kind, World
+from interlock.testing.store_fixture import ContractWorld, LockKind
 from interlock.testing.waiting import RENEWED, eventually
 
 
@@ -34,7 +34,7 @@ class EventLog:
 
 
 def test_acquire_and_release_are_told_with_what_they_are_about(
-    world: World, kind: Kind, locks: Any, ann: Actor
+    world: ContractWorld, kind: LockKind, locks: Any, ann: Actor
 ) -> None:
     heard = EventLog(locks.subscribe)
     grant = ann.do(kind.make(locks, world.name, label="a shelf").acquire)
@@ -51,7 +51,7 @@ def test_acquire_and_release_are_told_with_what_they_are_about(
 
 
 def test_a_waiter_is_told_as_queued_and_then_as_acquired(
-    world: World, kind: Kind, locks: Any, ann: Actor, bob: Actor
+    world: ContractWorld, kind: LockKind, locks: Any, ann: Actor, bob: Actor
 ) -> None:
     rival = kind.rival(world.connect(), world.name)
     heard = EventLog(locks.subscribe)
@@ -67,7 +67,7 @@ def test_a_waiter_is_told_as_queued_and_then_as_acquired(
 
 
 def test_a_wait_that_is_too_long_and_a_try_in_vain_are_told(
-    world: World, kind: Kind, locks: Any, ann: Actor, bob: Actor
+    world: ContractWorld, kind: LockKind, locks: Any, ann: Actor, bob: Actor
 ) -> None:
     rival = kind.rival(world.connect(), world.name)
     heard = EventLog(locks.subscribe)
@@ -83,7 +83,7 @@ def test_a_wait_that_is_too_long_and_a_try_in_vain_are_told(
 
 
 def test_the_evictor_reports_the_eviction_the_holder_the_loss(
-    world: World, kind: Kind, ann: Actor, bob: Actor
+    world: ContractWorld, kind: LockKind, ann: Actor, bob: Actor
 ) -> None:
     holders, evictors = world.connect(), world.connect()
     heard, evictor_heard = EventLog(holders.subscribe), EventLog(evictors.subscribe)
@@ -104,7 +104,7 @@ def test_the_evictor_reports_the_eviction_the_holder_the_loss(
 
 
 def test_a_loss_found_by_a_release_is_reported_once_and_logged(
-    world: World, caplog: pytest.LogCaptureFixture, locks: Any, ann: Actor
+    world: ContractWorld, caplog: pytest.LogCaptureFixture, locks: Any, ann: Actor
 ) -> None:
     heard = EventLog(locks.subscribe)
     grant = ann.do(locks.lock(world.name).acquire)
@@ -118,7 +118,7 @@ def test_a_loss_found_by_a_release_is_reported_once_and_logged(
     assert [repr(world.name) in message for message in caplog.messages] == [True]
 
 
-def test_renewals_are_told_those_by_hand_too(world: World, locks: Any, ann: Actor) -> None:
+def test_renewals_are_told_those_by_hand_too(world: ContractWorld, locks: Any, ann: Actor) -> None:
     heard = EventLog(locks.subscribe)
     by_hand = ann.do(locks.lock(world.fresh_name(), ttl=30, renew=False).acquire)
     assert ann.do(by_hand.renew) is True
@@ -129,7 +129,7 @@ def test_renewals_are_told_those_by_hand_too(world: World, locks: Any, ann: Acto
     assert (renewed[0].held or 0) > 0
 
 
-def test_a_renewal_that_fails_is_told_and_tried_again(world: World, ann: Actor) -> None:
+def test_a_renewal_that_fails_is_told_and_tried_again(world: ContractWorld, ann: Actor) -> None:
     locks, failing = world.connect_with(Failing)
     heard = EventLog(locks.subscribe)
     failing.broken.add("renew")
@@ -143,7 +143,7 @@ def test_a_renewal_that_fails_is_told_and_tried_again(world: World, ann: Actor) 
 
 
 def test_a_waiter_of_a_closed_connection_is_reported_withdrawn(
-    world: World, ann: Actor, bob: Actor, eve: Actor
+    world: ContractWorld, ann: Actor, bob: Actor, eve: Actor
 ) -> None:
     holder = world.connect().lock(world.name)
     ann.do(holder.acquire)
@@ -161,7 +161,7 @@ def test_a_waiter_of_a_closed_connection_is_reported_withdrawn(
 
 
 @of_tasks
-def test_a_waiting_task_that_is_cancelled_is_told_as_withdrawn(world: World, ann: Actor) -> None:
+def test_a_waiting_task_that_is_cancelled_is_told_as_withdrawn(world: ContractWorld, ann: Actor) -> None:
     holder = world.connect().lock(world.name)
     ann.do(holder.acquire)
     locks = world.connect()

@@ -7,23 +7,23 @@ import pytest
 
 from interlock.testing.actors import Actor, results
 from interlock.testing.faults import Stepwise
-from interlock.testing.store_fixture import KINDS, Kind, World
+from interlock.testing.store_fixture import KINDS, ContractWorld, LockKind
 
 EXCLUDING = [each for each in KINDS if not each.shares]
 ACTORS, SECTIONS = 6, 12
 
 
 @pytest.mark.parametrize("kind", EXCLUDING, ids=lambda kind: kind.name)
-def test_exclusion_loses_no_update_of_an_unprotected_counter(world: World, kind: Kind) -> None:
+def test_exclusion_loses_no_update_of_an_unprotected_counter(world: ContractWorld, kind: LockKind) -> None:
     lock = kind.make(world.connect(), world.name)
     assert count_with(world, lambda: lock) == ACTORS * SECTIONS
 
 
-def test_exclusion_between_connections_loses_no_update(world: World) -> None:
+def test_exclusion_between_connections_loses_no_update(world: ContractWorld) -> None:
     assert count_with(world, lambda: world.connect().lock(world.name)) == ACTORS * SECTIONS
 
 
-def test_threads_and_tasks_exclude_each_other(world_of_threads: World, world_of_tasks: World) -> None:
+def test_threads_and_tasks_exclude_each_other(world_of_threads: ContractWorld, world_of_tasks: ContractWorld) -> None:
     box = [0]
     name = world_of_threads.name
     jobs = []
@@ -38,7 +38,7 @@ def test_threads_and_tasks_exclude_each_other(world_of_threads: World, world_of_
     assert box[0] == len(jobs)
 
 
-def test_of_those_who_try_at_once_exactly_one_gets_it(world: World, kind: Kind) -> None:
+def test_of_those_who_try_at_once_exactly_one_gets_it(world: ContractWorld, kind: LockKind) -> None:
     locks = world.connect(Stepwise)
     for _ in range(3):
         name = world.fresh_name()
@@ -50,7 +50,7 @@ def test_of_those_who_try_at_once_exactly_one_gets_it(world: World, kind: Kind) 
 
 
 def test_a_kind_and_its_rival_exclude_each_other(
-    world: World, kind: Kind, locks: Any, ann: Actor, bob: Actor
+    world: ContractWorld, kind: LockKind, locks: Any, ann: Actor, bob: Actor
 ) -> None:
     for one, other in ((kind.make, kind.rival), (kind.rival, kind.make)):
         grant = ann.do(one(locks, world.name).acquire)
@@ -61,7 +61,7 @@ def test_a_kind_and_its_rival_exclude_each_other(
         bob.do(rival.release)
 
 
-def count_with(world: World, lock: Callable[[], Any]) -> int:
+def count_with(world: ContractWorld, lock: Callable[[], Any]) -> int:
     """Let each of several actors run many critical sections; return the final count."""
     box = [0]
     jobs = []

@@ -5,7 +5,7 @@ from typing import Any
 
 from interlock.core.claims import LockSpec
 from interlock.testing.actors import Actor
-from interlock.testing.store_fixture import KINDS, Kind, World
+from interlock.testing.store_fixture import KINDS, ContractWorld, LockKind
 
 
 def increasing(fences: list[int]) -> bool:
@@ -13,7 +13,7 @@ def increasing(fences: list[int]) -> bool:
     return all(one < other for one, other in itertools.pairwise(fences))
 
 
-def test_a_fence_is_greater_than_all_before_it(world: World, kind: Kind, ann: Actor) -> None:
+def test_a_fence_is_greater_than_all_before_it(world: ContractWorld, kind: LockKind, ann: Actor) -> None:
     lock = kind.make(world.connect(), world.name)
     fences: list[int] = []
     for _ in range(30):
@@ -21,35 +21,35 @@ def test_a_fence_is_greater_than_all_before_it(world: World, kind: Kind, ann: Ac
     assert increasing(fences)
 
 
-def test_fences_increase_over_all_kinds_of_one_name(world: World, locks: Any, ann: Actor) -> None:
+def test_fences_increase_over_all_kinds_of_one_name(world: ContractWorld, locks: Any, ann: Actor) -> None:
     fences: list[int] = []
     for each in KINDS * 3:
         ann.within(each.make(locks, world.name), lambda grant: fences.append(grant.fence))
     assert increasing(fences)
 
 
-def test_fences_of_those_who_share_differ_and_increase(world: World, ann: Actor) -> None:
+def test_fences_of_those_who_share_differ_and_increase(world: ContractWorld, ann: Actor) -> None:
     lock = world.connect().semaphore(world.name, 10)
     assert increasing([ann.do(lock.acquire).fence for _ in range(10)])
 
 
-def test_fences_increase_when_leases_end(world: World, locks: Any, ann: Actor, bob: Actor) -> None:
+def test_fences_increase_when_leases_end(world: ContractWorld, locks: Any, ann: Actor, bob: Actor) -> None:
     lock = locks.lock(world.name, ttl=0.15, renew=False)
     fences = [actor.do(lock.acquire).fence for actor in (ann, bob) * 3]
     assert increasing(fences)
 
 
-def test_fences_increase_when_holders_die_or_are_evicted(world: World, locks: Any, ann: Actor) -> None:
+def test_fences_increase_when_holders_die_or_are_evicted(world: ContractWorld, locks: Any, ann: Actor) -> None:
     fences = []
     for _ in range(3):
         grant = ann.do(locks.lock(world.name).acquire)
         fences.append(grant.fence)
         world.eye.evict(world.name)
-        world.ghost(LockSpec(world.key(), ttl=0.1))
+        world.stale_claim(LockSpec(world.key(), ttl=0.1))
     assert increasing(fences)
 
 
-def test_fences_increase_when_all_connections_were_closed(world: World, ann: Actor) -> None:
+def test_fences_increase_when_all_connections_were_closed(world: ContractWorld, ann: Actor) -> None:
     fences = []
     for _ in range(5):
         locks = world.connect()
@@ -59,12 +59,12 @@ def test_fences_increase_when_all_connections_were_closed(world: World, ann: Act
     assert increasing(fences)
 
 
-def test_fences_increase_after_hundreds_of_other_names(world: World, locks: Any, ann: Actor) -> None:
+def test_fences_increase_after_hundreds_of_other_names(world: ContractWorld, locks: Any, ann: Actor) -> None:
     fences: list[int] = []
 
     def others() -> Any:
         names = [world.fresh_name() for _ in range(100)]
-        if world.colour == "threads":
+        if world.sync_or_async == "threads":
             for name in names:
                 locks.lock(name).acquire().release()
             return None
@@ -82,7 +82,7 @@ def test_fences_increase_after_hundreds_of_other_names(world: World, locks: Any,
     assert increasing(fences)
 
 
-def test_a_fence_is_fixed_in_the_handle(world: World, locks: Any, ann: Actor, bob: Actor) -> None:
+def test_a_fence_is_fixed_in_the_handle(world: ContractWorld, locks: Any, ann: Actor, bob: Actor) -> None:
     old = ann.do(locks.lock(world.name, ttl=0.2, renew=False).acquire)
     fence = old.fence
     new = bob.do(locks.lock(world.name).acquire)

@@ -14,7 +14,7 @@ from interlock.api._sync.locks import Locks
 from interlock.core.errors import Unsupported
 from interlock.core.queue import ALL, Feature
 from interlock.testing.actors import Actor
-from interlock.testing.store_fixture import KINDS, TASKS, THREADS, Kind, Place, World
+from interlock.testing.store_fixture import KINDS, TASKS, THREADS, ContractWorld, LockKind, StoreFixture
 
 Test = TypeVar("Test", bound=Callable[..., None])
 of_threads = pytest.mark.parametrize("world", [THREADS], indirect=True)
@@ -28,7 +28,7 @@ def needs(*features: Feature) -> Callable[[Test], Test]:
     def decorate(test: Test) -> Test:
         @functools.wraps(test)
         def played(**fixtures: Any) -> None:
-            world = next(each for each in fixtures.values() if isinstance(each, World))
+            world = next(each for each in fixtures.values() if isinstance(each, ContractWorld))
             lacks = not world.eye.store.features.issuperset(features)
             with pytest.raises(Unsupported, match="postgresql://") if lacks else nullcontext():
                 test(**fixtures)
@@ -46,7 +46,9 @@ def skipped_without(test: Test) -> Test:
         try:
             test(**fixtures)
         except Unsupported as error:
-            stores = [each.eye.store if isinstance(each, World) else each.store for each in _with_store(fixtures)]
+            stores = [
+                each.eye.store if isinstance(each, ContractWorld) else each.store for each in _with_store(fixtures)
+            ]
             if any(feature in str(error) for store in stores for feature in ALL - store.features):
                 pytest.skip(str(error))
             raise
@@ -55,58 +57,58 @@ def skipped_without(test: Test) -> Test:
 
 
 def _with_store(fixtures: dict[str, Any]) -> list[Any]:
-    return [each for each in fixtures.values() if isinstance(each, (World, Locks, AsyncLocks))]
+    return [each for each in fixtures.values() if isinstance(each, (ContractWorld, Locks, AsyncLocks))]
 
 
 @contextmanager
-def struck_while_it_waits(world: World, number: int, handler: Any) -> Iterator[None]:
+def struck_while_it_waits(world: ContractWorld, number: int, handler: Any) -> Iterator[None]:
     """Send a signal to the main thread, which runs the block, as soon as a claim waits."""
     assert threading.current_thread() is threading.main_thread(), "signals reach the main thread only"
     before = signal.signal(number, handler)
 
-    def strike() -> None:
+    def send_signal() -> None:
         world.until_waiting(1)
         signal.pthread_kill(threading.main_thread().ident or 0, number)
 
-    striker = world.actor().start(strike)
+    sender = world.actor().start(send_signal)
     try:
         yield
     finally:
-        striker.result(20)
+        sender.result(20)
         signal.signal(number, before)
 
 
-def _world(place: Place, colour: str) -> Iterator[World]:
-    world = World(place, colour)
+def _world(place: StoreFixture, sync_or_async: str) -> Iterator[ContractWorld]:
+    world = ContractWorld(place, sync_or_async)
     yield world
     world.close()
 
 
 @pytest.fixture(params=[THREADS, TASKS])
-def world(request: pytest.FixtureRequest, place: Place) -> Iterator[World]:
+def world(request: pytest.FixtureRequest, place: StoreFixture) -> Iterator[ContractWorld]:
     """A world of threads, and a world of asyncio tasks."""
     yield from _world(place, request.param)
 
 
 @pytest.fixture
-def world_of_threads(place: Place) -> Iterator[World]:
+def world_of_threads(place: StoreFixture) -> Iterator[ContractWorld]:
     """A world of threads only."""
     yield from _world(place, THREADS)
 
 
 @pytest.fixture
-def world_of_tasks(place: Place) -> Iterator[World]:
+def world_of_tasks(place: StoreFixture) -> Iterator[ContractWorld]:
     """A world of asyncio tasks only."""
     yield from _world(place, TASKS)
 
 
 @pytest.fixture
-def locks(world: World) -> Any:
+def locks(world: ContractWorld) -> Any:
     """A client of the world."""
     return world.connect()
 
 
-def _somebody(world: World) -> Actor:
+def _somebody(world: ContractWorld) -> Actor:
     """An actor of the world; `ann`, `bob` and `eve` are three of them."""
     return world.actor()
 
@@ -115,7 +117,7 @@ ann, bob, eve = (pytest.fixture(_somebody, name=name) for name in ("ann", "bob",
 
 
 @pytest.fixture(params=KINDS, ids=lambda kind: kind.name)
-def kind(request: pytest.FixtureRequest) -> Kind:
+def kind(request: pytest.FixtureRequest) -> LockKind:
     """Each kind of lock."""
-    found: Kind = request.param
+    found: LockKind = request.param
     return found

@@ -7,11 +7,11 @@ from functools import partial
 from typing import Any
 
 from interlock.testing.actors import Actor
-from interlock.testing.store_fixture import Kind, World
+from interlock.testing.store_fixture import ContractWorld, LockKind
 from interlock.testing.waiting import RENEWED, collected, eventually
 
 
-def forget(world: World, make: Any) -> None:
+def forget(world: ContractWorld, make: Any) -> None:
     """Let an actor acquire the lock that `make` returns, and drop both."""
     actor = world.actor()
     with collected():
@@ -19,7 +19,9 @@ def forget(world: World, make: Any) -> None:
         actor.forget()
 
 
-def test_a_held_grant_that_is_collected_warns_and_its_lease_ends(world: World, kind: Kind, locks: Any) -> None:
+def test_a_held_grant_that_is_collected_warns_and_its_lease_ends(
+    world: ContractWorld, kind: LockKind, locks: Any
+) -> None:
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
         forget(world, lambda: kind.make(locks, world.name, ttl=2 * RENEWED))  # is collected before it is lost
@@ -31,7 +33,7 @@ def test_a_held_grant_that_is_collected_warns_and_its_lease_ends(world: World, k
 
 
 def test_released_or_lost_grants_are_collected_without_a_warning(
-    world: World, kind: Kind, locks: Any, ann: Actor
+    world: ContractWorld, kind: LockKind, locks: Any, ann: Actor
 ) -> None:
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
@@ -49,7 +51,7 @@ def test_released_or_lost_grants_are_collected_without_a_warning(
     assert [str(each.message) for each in seen] == []
 
 
-def test_a_lock_object_keeps_what_was_acquired_by_it(world: World, kind: Kind, ann: Actor) -> None:
+def test_a_lock_object_keeps_what_was_acquired_by_it(world: ContractWorld, kind: LockKind, ann: Actor) -> None:
     lock = kind.make(world.connect(), world.name, ttl=RENEWED)
     with collected():
         ann.do(lock.acquire)

@@ -8,11 +8,11 @@ import pytest
 from interlock.core.errors import LockLost, NotHeld, StoreError
 from interlock.testing.actors import Actor
 from interlock.testing.faults import Failing
-from interlock.testing.store_fixture import Kind, World
+from interlock.testing.store_fixture import ContractWorld, LockKind
 from interlock.testing.waiting import eventually
 
 
-def test_a_grant_tells_what_is_held(world: World, kind: Kind, ann: Actor) -> None:
+def test_a_grant_tells_what_is_held(world: ContractWorld, kind: LockKind, ann: Actor) -> None:
     lock = kind.make(world.connect(), world.name, ttl=20)
     grant = ann.do(lock.acquire)
     assert grant.name == world.name
@@ -27,14 +27,14 @@ def test_a_grant_tells_what_is_held(world: World, kind: Kind, ann: Actor) -> Non
     assert (view.id, view.fence) == (grant.id, grant.fence)
 
 
-def test_release_says_whether_this_call_released_it(world: World, kind: Kind, ann: Actor) -> None:
+def test_release_says_whether_this_call_released_it(world: ContractWorld, kind: LockKind, ann: Actor) -> None:
     lock = kind.make(world.connect(), world.name)
     grant = ann.do(lock.acquire)
     assert [ann.do(grant.release) for _ in range(3)] == [True, False, False]
     assert world.nothing_left()
 
 
-def test_a_released_grant_is_not_lost_and_its_check_says_so(world: World, kind: Kind, ann: Actor) -> None:
+def test_a_released_grant_is_not_lost_and_its_check_says_so(world: ContractWorld, kind: LockKind, ann: Actor) -> None:
     lock = kind.make(world.connect(), world.name)
     grant = ann.do(lock.acquire)
     ann.do(grant.release)
@@ -47,7 +47,7 @@ def test_a_released_grant_is_not_lost_and_its_check_says_so(world: World, kind: 
 
 
 def test_an_old_grant_does_not_release_its_successor(
-    world: World, kind: Kind, locks: Any, ann: Actor, bob: Actor
+    world: ContractWorld, kind: LockKind, locks: Any, ann: Actor, bob: Actor
 ) -> None:
     lock = kind.make(locks, world.name)
     old = ann.do(lock.acquire)
@@ -57,7 +57,9 @@ def test_an_old_grant_does_not_release_its_successor(
     assert [view.id for view in world.holders()] == [new.id]
 
 
-def test_a_grant_may_be_released_from_anywhere(world: World, kind: Kind, locks: Any, ann: Actor, bob: Actor) -> None:
+def test_a_grant_may_be_released_from_anywhere(
+    world: ContractWorld, kind: LockKind, locks: Any, ann: Actor, bob: Actor
+) -> None:
     lock = kind.make(locks, world.name)
     grant = ann.do(lock.acquire)
     assert bob.do(grant.release) is True
@@ -67,7 +69,7 @@ def test_a_grant_may_be_released_from_anywhere(world: World, kind: Kind, locks: 
 
 
 def test_lock_release_releases_what_the_caller_acquired_last(
-    world: World, locks: Any, ann: Actor, bob: Actor
+    world: ContractWorld, locks: Any, ann: Actor, bob: Actor
 ) -> None:
     lock = locks.semaphore(world.name, 3)
     first, second, others = ann.do(lock.acquire), ann.do(lock.acquire), bob.do(lock.acquire)
@@ -81,7 +83,7 @@ def test_lock_release_releases_what_the_caller_acquired_last(
 
 
 def test_lock_release_without_holding_raises_as_in_threading(
-    world: World, kind: Kind, locks: Any, ann: Actor, bob: Actor
+    world: ContractWorld, kind: LockKind, locks: Any, ann: Actor, bob: Actor
 ) -> None:
     lock = kind.make(locks, world.name)
     with pytest.raises(RuntimeError) as caught:
@@ -98,7 +100,7 @@ def test_lock_release_without_holding_raises_as_in_threading(
         ann.do(lock.release)
 
 
-def test_a_release_that_failed_can_be_tried_again(world: World, kind: Kind, ann: Actor) -> None:
+def test_a_release_that_failed_can_be_tried_again(world: ContractWorld, kind: LockKind, ann: Actor) -> None:
     locks, faults = world.connect_with(Failing)
     lock = kind.make(locks, world.name)
     grant = ann.do(lock.acquire)
@@ -113,7 +115,7 @@ def test_a_release_that_failed_can_be_tried_again(world: World, kind: Kind, ann:
     assert world.nothing_left()
 
 
-def test_renew_gives_a_full_lease_from_now(world: World, kind: Kind, ann: Actor) -> None:
+def test_renew_gives_a_full_lease_from_now(world: ContractWorld, kind: LockKind, ann: Actor) -> None:
     lock = kind.make(world.connect(), world.name, ttl=20, renew=False)
     grant = ann.do(lock.acquire)
     eventually(lambda: grant.expires_in < 19.9)
@@ -125,7 +127,7 @@ def test_renew_gives_a_full_lease_from_now(world: World, kind: Kind, ann: Actor)
     assert world.holders()[0].fence == grant.fence
 
 
-def test_renew_of_an_evicted_claim_tells_the_loss(world: World, kind: Kind, ann: Actor) -> None:
+def test_renew_of_an_evicted_claim_tells_the_loss(world: ContractWorld, kind: LockKind, ann: Actor) -> None:
     lock = kind.make(world.connect(), world.name)
     grant = ann.do(lock.acquire)
     world.eye.evict(world.name)
@@ -136,7 +138,7 @@ def test_renew_of_an_evicted_claim_tells_the_loss(world: World, kind: Kind, ann:
     assert ann.do(grant.release) is False
 
 
-def test_locked_and_owned(world: World, kind: Kind, locks: Any, ann: Actor, bob: Actor) -> None:
+def test_locked_and_owned(world: ContractWorld, kind: LockKind, locks: Any, ann: Actor, bob: Actor) -> None:
     lock, other = kind.make(locks, world.name), kind.make(locks, world.name)
     assert ann.do(lock.locked) is False
     assert ann.do(lock.owned) is False

@@ -11,11 +11,11 @@ import pytest
 from interlock.core.claims import Check, ClaimView
 from interlock.core.errors import LockLost
 from interlock.testing.actors import Actor, results
-from interlock.testing.store_fixture import Kind, World
+from interlock.testing.store_fixture import ContractWorld, LockKind
 from interlock.testing.waiting import SET_BACK, eventually
 
 
-def test_a_claim_tells_who_it_is(world: World, locks: Any, ann: Actor) -> None:
+def test_a_claim_tells_who_it_is(world: ContractWorld, locks: Any, ann: Actor) -> None:
     before = time.time()
     grant = ann.do(locks.lock(world.name, ttl=12, label="shelf 3: ünïcode").acquire)
     after = time.time()
@@ -30,12 +30,14 @@ def test_a_claim_tells_who_it_is(world: World, locks: Any, ann: Actor) -> None:
     assert 0 < view.expires_in <= 12 + SET_BACK
 
 
-def held_by(world: World, id: str) -> list[ClaimView]:
+def held_by(world: ContractWorld, id: str) -> list[ClaimView]:
     """Return the claim `id` if it holds the lock."""
     return [view for view in world.holders() if view.id == id]
 
 
-def test_a_claim_shows_since_when_it_waits_and_holds(world: World, ann: Actor, bob: Actor, eve: Actor) -> None:
+def test_a_claim_shows_since_when_it_waits_and_holds(
+    world: ContractWorld, ann: Actor, bob: Actor, eve: Actor
+) -> None:
     lock = world.connect().lock(world.name)
     grant = ann.do(lock.acquire)
     waiting = [world.in_line(actor.start, lock.acquire) for actor in (bob, eve)]
@@ -54,7 +56,7 @@ def test_a_claim_shows_since_when_it_waits_and_holds(world: World, ann: Actor, b
 
 
 def test_holders_come_first_then_waiters_in_line(
-    world: World, locks: Any, ann: Actor, bob: Actor, eve: Actor
+    world: ContractWorld, locks: Any, ann: Actor, bob: Actor, eve: Actor
 ) -> None:
     grant = ann.do(locks.lock(world.name, label="ann").acquire)
     first = world.in_line(bob.start, locks.lock(world.name, label="bob").acquire)
@@ -66,7 +68,7 @@ def test_holders_come_first_then_waiters_in_line(
     eve.do(second.result(20).release)
 
 
-def test_claims_of_all_names(world: World, locks: Any, ann: Actor) -> None:
+def test_claims_of_all_names(world: ContractWorld, locks: Any, ann: Actor) -> None:
     names = sorted(world.fresh_name() for _ in range(5))
     grants = [ann.do(locks.lock(name).acquire) for name in names]
     assert sorted(view.name for view in ann.do(locks.claims)) == names
@@ -76,7 +78,7 @@ def test_claims_of_all_names(world: World, locks: Any, ann: Actor) -> None:
 
 
 def test_evicting_a_holder_lets_the_next_in_at_once(
-    world: World, kind: Kind, locks: Any, ann: Actor, bob: Actor
+    world: ContractWorld, kind: LockKind, locks: Any, ann: Actor, bob: Actor
 ) -> None:
     grant = ann.do(kind.rival(locks, world.name).acquire)
     waiting = world.in_line(bob.start, kind.make(locks, world.name).acquire)
@@ -90,7 +92,7 @@ def test_evicting_a_holder_lets_the_next_in_at_once(
 
 
 def test_an_evicted_waiter_begins_again_at_the_end_of_the_line(
-    world: World, locks: Any, ann: Actor, bob: Actor, eve: Actor
+    world: ContractWorld, locks: Any, ann: Actor, bob: Actor, eve: Actor
 ) -> None:
     grant = ann.do(locks.lock(world.name).acquire)
     order: list[str] = []
@@ -105,7 +107,7 @@ def test_an_evicted_waiter_begins_again_at_the_end_of_the_line(
     assert order == ["eve", "bob"]
 
 
-def test_evict_counts_what_it_removed(world: World, locks: Any, ann: Actor) -> None:
+def test_evict_counts_what_it_removed(world: ContractWorld, locks: Any, ann: Actor) -> None:
     assert ann.do(locks.evict, world.name) == 0
     lock = locks.semaphore(world.name, 5)
     grants = [ann.do(lock.acquire) for _ in range(4)]
@@ -117,7 +119,7 @@ def test_evict_counts_what_it_removed(world: World, locks: Any, ann: Actor) -> N
     assert world.nothing_left()
 
 
-def test_the_doctor_finds_a_good_store_good_and_leaves_nothing(world: World, locks: Any, ann: Actor) -> None:
+def test_the_doctor_finds_a_good_store_good_and_leaves_nothing(world: ContractWorld, locks: Any, ann: Actor) -> None:
     others = {view.id for view in world.eye.claims()}  # claims of earlier tests, if the place is shared
     grant = ann.do(locks.lock(world.name).acquire)
     checks = ann.do(locks.doctor)

@@ -11,11 +11,11 @@ from interlock.core.errors import LockLost, NotHeld, StoreError
 from interlock.testing.actors import Actor
 from interlock.testing.contract.fixtures import of_tasks
 from interlock.testing.faults import Failing, Stuck
-from interlock.testing.store_fixture import Kind, World
+from interlock.testing.store_fixture import ContractWorld, LockKind
 from interlock.testing.waiting import RENEWED, eventually, moment, since, until_renewed
 
 
-def test_with_raises_on_leaving_when_the_lock_was_lost(world: World, kind: Kind, ann: Actor) -> None:
+def test_with_raises_on_leaving_when_the_lock_was_lost(world: ContractWorld, kind: LockKind, ann: Actor) -> None:
     lock = kind.make(world.connect(), world.name)
     with pytest.raises(LockLost) as caught:
         ann.within(lock, lambda grant: world.eye.evict(world.name) and None)
@@ -24,7 +24,7 @@ def test_with_raises_on_leaving_when_the_lock_was_lost(world: World, kind: Kind,
     assert ann.do(lock.owned) is False
 
 
-def test_the_exception_of_the_body_wins_over_the_loss(world: World, kind: Kind, ann: Actor) -> None:
+def test_the_exception_of_the_body_wins_over_the_loss(world: ContractWorld, kind: LockKind, ann: Actor) -> None:
     lock = kind.make(world.connect(), world.name)
 
     def body(grant: object) -> None:
@@ -36,7 +36,9 @@ def test_the_exception_of_the_body_wins_over_the_loss(world: World, kind: Kind, 
     assert any("lost" in note for note in caught.value.__notes__)
 
 
-def test_an_eviction_is_noticed_at_the_next_renewal(world: World, kind: Kind, locks: Any, ann: Actor) -> None:
+def test_an_eviction_is_noticed_at_the_next_renewal(
+    world: ContractWorld, kind: LockKind, locks: Any, ann: Actor
+) -> None:
     lost: list[Any] = []
     grant = ann.do(kind.make(locks, world.name, ttl=RENEWED, on_lost=lost.append).acquire)
     world.eye.evict(world.name)
@@ -51,7 +53,9 @@ def test_an_eviction_is_noticed_at_the_next_renewal(world: World, kind: Kind, lo
 
 
 @pytest.mark.parametrize("same", [True, False], ids=["same client", "another client"])
-def test_an_eviction_by_this_process_is_noticed_at_once(world: World, kind: Kind, same: bool, ann: Actor) -> None:
+def test_an_eviction_by_this_process_is_noticed_at_once(
+    world: ContractWorld, kind: LockKind, same: bool, ann: Actor
+) -> None:
     lost: list[Any] = []
     locks = world.connect()
     evictor = locks if same else world.connect()
@@ -65,7 +69,7 @@ def test_an_eviction_by_this_process_is_noticed_at_once(world: World, kind: Kind
 
 
 def test_a_loss_outside_a_with_is_in_the_log(
-    world: World, caplog: pytest.LogCaptureFixture, locks: Any, ann: Actor
+    world: ContractWorld, caplog: pytest.LogCaptureFixture, locks: Any, ann: Actor
 ) -> None:
     other = world.fresh_name()
     grants = {
@@ -85,7 +89,9 @@ def test_a_loss_outside_a_with_is_in_the_log(
             caplog.clear()
 
 
-def test_nobody_is_told_of_a_loss_that_was_a_release(world: World, kind: Kind, locks: Any, ann: Actor) -> None:
+def test_nobody_is_told_of_a_loss_that_was_a_release(
+    world: ContractWorld, kind: LockKind, locks: Any, ann: Actor
+) -> None:
     lost: list[Any] = []
     lock = kind.make(locks, world.name, ttl=RENEWED, on_lost=lost.append)
     for _ in range(30):
@@ -97,7 +103,9 @@ def test_nobody_is_told_of_a_loss_that_was_a_release(world: World, kind: Kind, l
     assert lost == []
 
 
-def test_after_a_failed_release_renewals_stop_and_the_lease_ends(world: World, kind: Kind, ann: Actor) -> None:
+def test_after_a_failed_release_renewals_stop_and_the_lease_ends(
+    world: ContractWorld, kind: LockKind, ann: Actor
+) -> None:
     locks, failing = world.connect_with(Failing)
     lost: list[Any] = []
     grant = ann.do(kind.make(locks, world.name, ttl=RENEWED, on_lost=lost.append).acquire)
@@ -123,7 +131,7 @@ async def until_lost(grant: Any) -> None:
 
 
 @of_tasks
-def test_the_body_of_a_task_is_cancelled(world: World, kind: Kind, ann: Actor) -> None:
+def test_the_body_of_a_task_is_cancelled(world: ContractWorld, kind: LockKind, ann: Actor) -> None:
     lock = kind.make(world.connect(), world.name, ttl=RENEWED)
     with pytest.raises(LockLost):
         ann.within(lock, lambda grant: world.eye.evict(world.name) and asyncio.sleep(20))
@@ -131,7 +139,7 @@ def test_the_body_of_a_task_is_cancelled(world: World, kind: Kind, ann: Actor) -
 
 
 @of_tasks
-def test_a_body_is_cancelled_on_time_while_a_renewal_hangs(world: World) -> None:
+def test_a_body_is_cancelled_on_time_while_a_renewal_hangs(world: ContractWorld) -> None:
     locks, stuck = world.connect_with(lambda store: Stuck(store, 8.0))
     stuck.names.add(world.name)
     started = moment()
@@ -143,7 +151,7 @@ def test_a_body_is_cancelled_on_time_while_a_renewal_hangs(world: World) -> None
 
 @pytest.mark.parametrize("swallows", [False, True])
 @of_tasks
-def test_the_task_continues_after_the_loss_of_its_body(world: World, swallows: bool) -> None:
+def test_the_task_continues_after_the_loss_of_its_body(world: ContractWorld, swallows: bool) -> None:
     lock = world.connect().lock(world.name, ttl=RENEWED)
 
     async def story() -> int:
@@ -161,7 +169,7 @@ def test_the_task_continues_after_the_loss_of_its_body(world: World, swallows: b
 
 
 @of_tasks
-def test_a_loss_does_not_swallow_a_cancellation_from_outside(world: World) -> None:
+def test_a_loss_does_not_swallow_a_cancellation_from_outside(world: ContractWorld) -> None:
     lock = world.connect().lock(world.name, ttl=RENEWED)
 
     async def body() -> None:
@@ -185,7 +193,7 @@ def test_a_loss_does_not_swallow_a_cancellation_from_outside(world: World) -> No
 
 
 @of_tasks
-def test_a_time_limit_around_the_body_stays_one(world: World) -> None:
+def test_a_time_limit_around_the_body_stays_one(world: ContractWorld) -> None:
     lock = world.connect().lock(world.name)
 
     async def story() -> None:
@@ -200,7 +208,7 @@ def test_a_time_limit_around_the_body_stays_one(world: World) -> None:
 
 
 @of_tasks
-def test_a_loss_in_a_task_group_is_its_failure(world: World) -> None:
+def test_a_loss_in_a_task_group_is_its_failure(world: ContractWorld) -> None:
     lock = world.connect().lock(world.name, ttl=RENEWED)
 
     async def body() -> None:
@@ -219,7 +227,7 @@ def test_a_loss_in_a_task_group_is_its_failure(world: World) -> None:
 
 
 @of_tasks
-def test_a_loss_cancels_nobody_who_has_left_the_body(world: World) -> None:
+def test_a_loss_cancels_nobody_who_has_left_the_body(world: ContractWorld) -> None:
     locks, failing = world.connect_with(Failing)
     lock = locks.lock(world.name, ttl=RENEWED)
 

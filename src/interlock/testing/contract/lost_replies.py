@@ -9,11 +9,11 @@ from interlock.core.failures import Unreachable
 from interlock.testing.actors import Actor
 from interlock.testing.contract.fixtures import needs
 from interlock.testing.faults import Failing, Lossy
-from interlock.testing.store_fixture import Kind, World
+from interlock.testing.store_fixture import ContractWorld, LockKind
 from interlock.testing.waiting import RENEWED, eventually, until_renewed
 
 
-def test_an_acquire_whose_reply_was_lost_is_asked_again(world: World, kind: Kind, ann: Actor) -> None:
+def test_an_acquire_whose_reply_was_lost_is_asked_again(world: ContractWorld, kind: LockKind, ann: Actor) -> None:
     locks, lossy = world.connect_with(lambda store: Lossy(store, enter=1))
     grant = ann.do(kind.make(locks, world.name).acquire)
     assert grant is not None
@@ -23,7 +23,9 @@ def test_an_acquire_whose_reply_was_lost_is_asked_again(world: World, kind: Kind
     assert world.nothing_left()
 
 
-def test_a_try_whose_reply_was_lost_gets_the_lock_without_orphan(world: World, kind: Kind, ann: Actor) -> None:
+def test_a_try_whose_reply_was_lost_gets_the_lock_without_orphan(
+    world: ContractWorld, kind: LockKind, ann: Actor
+) -> None:
     locks, lossy = world.connect_with(Lossy)
     lock = kind.make(locks, world.name)
     for losses in (1, 2):
@@ -34,7 +36,9 @@ def test_a_try_whose_reply_was_lost_gets_the_lock_without_orphan(world: World, k
         assert world.nothing_left()
 
 
-def test_replies_lost_while_waiting_do_not_lose_the_lock(world: World, kind: Kind, ann: Actor, bob: Actor) -> None:
+def test_replies_lost_while_waiting_do_not_lose_the_lock(
+    world: ContractWorld, kind: LockKind, ann: Actor, bob: Actor
+) -> None:
     locks, lossy = world.connect_with(Lossy)
     holder = ann.do(kind.rival(world.connect(), world.name).acquire)
     lossy.losses["enter"] = 3
@@ -45,7 +49,9 @@ def test_replies_lost_while_waiting_do_not_lose_the_lock(world: World, kind: Kin
     assert bob.do(grant.release) is True
 
 
-def test_an_acquire_without_any_reply_fails_and_leaves_nothing(world: World, kind: Kind, ann: Actor) -> None:
+def test_an_acquire_without_any_reply_fails_and_leaves_nothing(
+    world: ContractWorld, kind: LockKind, ann: Actor
+) -> None:
     locks, lossy = world.connect_with(lambda store: Lossy(store, enter=1000))
     lock = kind.make(locks, world.name)
     for timeout in (0, None, 60):  # the error comes long before that
@@ -55,7 +61,7 @@ def test_an_acquire_without_any_reply_fails_and_leaves_nothing(world: World, kin
     assert lossy.losses["enter"] > 900
 
 
-def test_a_lost_reply_to_a_renewal_is_no_loss(world: World, ann: Actor) -> None:
+def test_a_lost_reply_to_a_renewal_is_no_loss(world: ContractWorld, ann: Actor) -> None:
     locks, lossy = world.connect_with(Lossy)
     lost: list[object] = []
     grant = ann.do(locks.lock(world.name, ttl=2 * RENEWED, on_lost=lost.append).acquire)
@@ -66,7 +72,7 @@ def test_a_lost_reply_to_a_renewal_is_no_loss(world: World, ann: Actor) -> None:
     assert ann.do(grant.release) is True
 
 
-def test_a_release_whose_reply_was_lost_can_be_repeated(world: World, kind: Kind, ann: Actor) -> None:
+def test_a_release_whose_reply_was_lost_can_be_repeated(world: ContractWorld, kind: LockKind, ann: Actor) -> None:
     locks, lossy = world.connect_with(Lossy)
     lost: list[object] = []
     grant = ann.do(kind.make(locks, world.name, ttl=RENEWED, on_lost=lost.append).acquire)
@@ -80,7 +86,7 @@ def test_a_release_whose_reply_was_lost_can_be_repeated(world: World, kind: Kind
     assert lost == []
 
 
-def test_an_eviction_whose_reply_was_lost_is_counted(world: World, locks: Any, ann: Actor) -> None:
+def test_an_eviction_whose_reply_was_lost_is_counted(world: ContractWorld, locks: Any, ann: Actor) -> None:
     lossy_locks, lossy = world.connect_with(Lossy)
     grants = [ann.do(locks.rwlock(world.name).read().acquire) for _ in range(3)]
     lossy.losses["evict"] = 1
@@ -93,7 +99,7 @@ def test_an_eviction_whose_reply_was_lost_is_counted(world: World, locks: Any, a
 
 
 @needs("once")
-def test_a_record_that_was_forgotten_by_a_lost_request_was_there(world: World, ann: Actor) -> None:
+def test_a_record_that_was_forgotten_by_a_lost_request_was_there(world: ContractWorld, ann: Actor) -> None:
     locks, lossy = world.connect_with(lambda store: Lossy(store, delete_run_result=1))
     assert ann.do(locks.forget, world.name) is False
     world.eye.once(world.name, keep=60).run(lambda: 1)
@@ -105,7 +111,7 @@ def test_a_record_that_was_forgotten_by_a_lost_request_was_there(world: World, a
 
 @pytest.mark.parametrize("error", [StoreError, Unreachable])
 def test_a_claim_that_could_not_be_taken_out_is_taken_out_soon(
-    world: World, kind: Kind, ann: Actor, bob: Actor, error: type[StoreError]
+    world: ContractWorld, kind: LockKind, ann: Actor, bob: Actor, error: type[StoreError]
 ) -> None:
     locks, failing = world.connect_with(lambda store: Failing(store, "leave", error=error))
     holder = ann.do(kind.rival(world.connect(), world.name).acquire)
@@ -117,7 +123,7 @@ def test_a_claim_that_could_not_be_taken_out_is_taken_out_soon(
     assert ann.do(holder.release) is True
 
 
-def test_close_takes_out_what_could_not_be_taken_out_before(world: World, ann: Actor, bob: Actor) -> None:
+def test_close_takes_out_what_could_not_be_taken_out_before(world: ContractWorld, ann: Actor, bob: Actor) -> None:
     locks, failing = world.connect_with(lambda store: Failing(store, "leave"))
     holder = ann.do(world.connect().lock(world.name).acquire)
     names = [world.fresh_name() for _ in range(3)]

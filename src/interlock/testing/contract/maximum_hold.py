@@ -8,11 +8,11 @@ import pytest
 
 from interlock.core.errors import LockLost, Unsupported
 from interlock.testing.actors import Actor
-from interlock.testing.store_fixture import World
+from interlock.testing.store_fixture import ContractWorld
 from interlock.testing.waiting import RENEWED, eventually
 
 
-def test_at_most_ends_a_hold_at_its_moment(world: World, locks: Any, ann: Actor) -> None:
+def test_at_most_ends_a_hold_at_its_moment(world: ContractWorld, locks: Any, ann: Actor) -> None:
     told = threading.Event()
     began = time.monotonic()
     grant = ann.do(locks.lock(world.name, ttl=600, at_most=0.5, on_lost=lambda grant: told.set()).acquire)
@@ -26,19 +26,19 @@ def test_at_most_ends_a_hold_at_its_moment(world: World, locks: Any, ann: Actor)
     world.until_free()
 
 
-def test_at_most_counts_for_all_handles_of_a_hold(world: World, ann: Actor) -> None:
+def test_at_most_counts_for_all_handles_of_a_hold(world: ContractWorld, ann: Actor) -> None:
     lock = world.connect().rlock(world.name, ttl=600, at_most=0.5)
     first, second = ann.do(lock.acquire), ann.do(lock.acquire)
     eventually(lambda: first.lost and second.lost)
     world.until_free()
 
 
-def test_at_most_is_no_reason_to_hold_longer_than_that(world: World, ann: Actor) -> None:
+def test_at_most_is_no_reason_to_hold_longer_than_that(world: ContractWorld, ann: Actor) -> None:
     grant = ann.do(world.connect().lock(world.name, at_most=30, ttl=RENEWED, renew=False).acquire)
     eventually(lambda: grant.lost)
 
 
-def test_a_holder_learns_that_somebody_waits(world: World, locks: Any, ann: Actor, bob: Actor) -> None:
+def test_a_holder_learns_that_somebody_waits(world: ContractWorld, locks: Any, ann: Actor, bob: Actor) -> None:
     told = threading.Event()
     if "wanted" not in locks.store.features:
         with pytest.raises(Unsupported, match="postgresql://"):

@@ -6,46 +6,46 @@ from typing import Any
 import pytest
 
 from interlock.testing.actors import Actor
-from interlock.testing.store_fixture import KINDS, Kind, World
+from interlock.testing.store_fixture import KINDS, ContractWorld, LockKind
 from interlock.testing.waiting import RENEWED, eventually, lasting, moment
 
-KEPT = 0.8  # seconds
-LATE = 3.0  # seconds of delay by a busy machine and a poll
-SOME = [each for each in KINDS if each.name in ("exclusive", "re-entrant", "reader")]
+MINIMUM_HOLD = 0.8  # seconds
+MACHINE_DELAY = 3.0  # seconds of delay by a busy machine and a poll
+TESTED_KINDS = [each for each in KINDS if each.name in ("exclusive", "re-entrant", "reader")]
 
 
-@pytest.mark.parametrize("kind", SOME, ids=lambda kind: kind.name)
+@pytest.mark.parametrize("kind", TESTED_KINDS, ids=lambda kind: kind.name)
 def test_an_early_release_returns_at_once_and_frees_in_time(
-    world: World, kind: Kind, locks: Any, ann: Actor, bob: Actor
+    world: ContractWorld, kind: LockKind, locks: Any, ann: Actor, bob: Actor
 ) -> None:
     began = time.monotonic()
-    with lasting(KEPT, LATE):
-        grant = ann.do(kind.make(locks, world.name, at_least=KEPT).acquire)
+    with lasting(MINIMUM_HOLD, MACHINE_DELAY):
+        grant = ann.do(kind.make(locks, world.name, at_least=MINIMUM_HOLD).acquire)
         rival = world.in_line(bob.start, kind.rival(locks, world.name).acquire)
         assert ann.do(grant.release) is True
-        assert [view.id for view in world.holders()] == [grant.id] or time.monotonic() >= began + KEPT
+        assert [view.id for view in world.holders()] == [grant.id] or time.monotonic() >= began + MINIMUM_HOLD
         assert (grant.held, grant.lost, grant.expires_in) == (False, False, 0.0)
         assert ann.do(grant.release) is False
-        successor = rival.result(KEPT + 20)
+        successor = rival.result(MINIMUM_HOLD + 20)
     assert successor.fence > grant.fence
     assert bob.do(successor.release) is True
 
 
-def test_a_block_end_returns_at_once_and_the_owner_waits_next(world: World, locks: Any, ann: Actor) -> None:
-    lock = locks.lock(world.name, at_least=KEPT)
+def test_a_block_end_returns_at_once_and_the_owner_waits_next(world: ContractWorld, locks: Any, ann: Actor) -> None:
+    lock = locks.lock(world.name, at_least=MINIMUM_HOLD)
     began = moment()
     first = ann.within(lock, lambda grant: grant)
     assert ann.do(lock.owned) is False
-    assert ann.do(lock.acquire, blocking=False) is None or time.monotonic() >= began + KEPT
+    assert ann.do(lock.acquire, blocking=False) is None or time.monotonic() >= began + MINIMUM_HOLD
     second = ann.do(lock.acquire)
-    assert time.monotonic() - began >= KEPT
+    assert time.monotonic() - began >= MINIMUM_HOLD
     assert second.fence > first.fence
     ann.do(second.release)
     world.until_free()
 
 
 def test_the_minimum_hold_begins_at_the_grant_not_at_the_request(
-    world: World, locks: Any, ann: Actor, bob: Actor, eve: Actor
+    world: ContractWorld, locks: Any, ann: Actor, bob: Actor, eve: Actor
 ) -> None:
     held = ann.do(locks.lock(world.name).acquire)
     # Its lease began when it entered the line, and would expire too soon.
@@ -60,18 +60,22 @@ def test_the_minimum_hold_begins_at_the_grant_not_at_the_request(
     assert time.monotonic() - obtained >= RENEWED
 
 
-def test_a_closed_connection_leaves_the_lock_to_its_lease(world: World, locks: Any, ann: Actor, bob: Actor) -> None:
+def test_a_closed_connection_leaves_the_lock_to_its_lease(
+    world: ContractWorld, locks: Any, ann: Actor, bob: Actor
+) -> None:
     began = moment()
-    grant = ann.do(locks.lock(world.name, ttl=KEPT * 2, at_least=KEPT).acquire)
+    grant = ann.do(locks.lock(world.name, ttl=MINIMUM_HOLD * 2, at_least=MINIMUM_HOLD).acquire)
     assert ann.do(grant.release) is True
     ann.do(locks.close)
     successor = bob.do(world.connect().lock(world.name).acquire)
     # Where a claim ends with its process, it may end with its connection too.
-    assert time.monotonic() - began >= KEPT or world.place.frees_at_death
+    assert time.monotonic() - began >= MINIMUM_HOLD or world.place.frees_at_death
     assert successor.fence > grant.fence
 
 
-def test_each_of_several_locks_keeps_its_own_minimum_hold(world: World, locks: Any, ann: Actor, bob: Actor) -> None:
+def test_each_of_several_locks_keeps_its_own_minimum_hold(
+    world: ContractWorld, locks: Any, ann: Actor, bob: Actor
+) -> None:
     names = [world.fresh_name() for _ in range(2)]
     lock = locks.all(locks.lock(names[0], at_least=60), names[1])
     other = bob.do(locks.lock(names[1]).acquire)
@@ -84,7 +88,7 @@ def test_each_of_several_locks_keeps_its_own_minimum_hold(world: World, locks: A
     world.eye.evict(names[0])
 
 
-def test_a_ttl_that_is_left_out_is_as_long_as_at_least(world: World, ann: Actor) -> None:
+def test_a_ttl_that_is_left_out_is_as_long_as_at_least(world: ContractWorld, ann: Actor) -> None:
     locks = world.connect(ttl=2)
     grant = ann.do(locks.lock(world.name, at_least=9).acquire)
     assert 2 < grant.expires_in <= 9

@@ -10,7 +10,7 @@ import pytest
 
 from interlock.testing.actors import Actor
 from interlock.testing.contract.fixtures import of_threads
-from interlock.testing.store_fixture import World
+from interlock.testing.store_fixture import ContractWorld
 
 ODD = [
     " ", ".", "..", "/", "../../etc/passwd", "a/b", "a\\b", "C:\\x", "~", "-rf", "con", "a\nb", "a\tb", "\x01",
@@ -22,7 +22,9 @@ ODD = [
 
 
 @pytest.mark.parametrize("name", ODD, ids=range(len(ODD)))
-def test_an_odd_name_locks_and_is_told_as_it_is(world: World, name: str, locks: Any, ann: Actor, bob: Actor) -> None:
+def test_an_odd_name_locks_and_is_told_as_it_is(
+    world: ContractWorld, name: str, locks: Any, ann: Actor, bob: Actor
+) -> None:
     grant = ann.do(locks.lock(name).acquire)
     assert grant.name == name
     assert [view.name for view in world.holders(name)] == [name]
@@ -31,7 +33,7 @@ def test_an_odd_name_locks_and_is_told_as_it_is(world: World, name: str, locks: 
     assert world.nothing_left(name)
 
 
-def test_long_names_that_differ_slightly_do_not_collide(world: World, locks: Any, ann: Actor) -> None:
+def test_long_names_that_differ_slightly_do_not_collide(world: ContractWorld, locks: Any, ann: Actor) -> None:
     names = [f"{'long ' * 60}{number} {'tail ' * 60}" for number in range(100)]
     grants = [ann.do(locks.lock(name).acquire, timeout=0) for name in names]
     assert None not in grants
@@ -39,7 +41,7 @@ def test_long_names_that_differ_slightly_do_not_collide(world: World, locks: Any
     assert all(ann.do(grant.release) for grant in grants)
 
 
-def test_namespaces_are_separate(world: World, ann: Actor, bob: Actor) -> None:
+def test_namespaces_are_separate(world: ContractWorld, ann: Actor, bob: Actor) -> None:
     spaces = ["", "app", "App", "app:", "ap", "p", "a\u0308", "x" * 1000]
     grants = [ann.do(world.connect(namespace=space).lock(world.name).acquire, timeout=0) for space in spaces]
     assert None not in grants
@@ -50,7 +52,7 @@ def test_namespaces_are_separate(world: World, ann: Actor, bob: Actor) -> None:
         assert [view.name for view in bob.do(locks.claims, world.name)] == [world.name]
 
 
-def test_namespace_and_name_do_not_run_into_each_other(world: World, ann: Actor) -> None:
+def test_namespace_and_name_do_not_run_into_each_other(world: ContractWorld, ann: Actor) -> None:
     parts = ["a", "ab", "a:b", "b", ":b", "b:"]
     grants = [
         ann.do(world.connect(namespace=space).lock(name).acquire, timeout=0)
@@ -60,7 +62,7 @@ def test_namespace_and_name_do_not_run_into_each_other(world: World, ann: Actor)
 
 
 @of_threads
-def test_a_store_that_knows_namespaces_tells_those_in_use(world: World, ann: Actor) -> None:
+def test_a_store_that_knows_namespaces_tells_those_in_use(world: ContractWorld, ann: Actor) -> None:
     with closing(world.connect().store.queue()) as queue:
         spaces = ["", "a:b", "}", "日本語"]
         grants = [ann.do(world.connect(namespace=space).lock(world.name).acquire) for space in spaces]
@@ -70,7 +72,7 @@ def test_a_store_that_knows_namespaces_tells_those_in_use(world: World, ann: Act
 
 
 @pytest.mark.parametrize("odd", ["\ud800", "a\0b", "two\nlines", "tab\t", "\x1b[31m", "", "日本", "n" * 5000])
-def test_an_odd_name_of_a_thread_or_task_is_no_obstacle(world: World, odd: str, ann: Actor) -> None:
+def test_an_odd_name_of_a_thread_or_task_is_no_obstacle(world: ContractWorld, odd: str, ann: Actor) -> None:
     lock = world.connect().lock(world.name, label="label")
 
     def rename() -> None:
@@ -81,7 +83,7 @@ def test_an_odd_name_of_a_thread_or_task_is_no_obstacle(world: World, odd: str, 
         assert task is not None
         task.set_name(odd)
 
-    ann.do(rename if world.colour == "threads" else rename_task)
+    ann.do(rename if world.sync_or_async == "threads" else rename_task)
     grant = ann.do(lock.acquire, timeout=0)
     (view,) = world.holders()
     assert view.thread.isprintable()

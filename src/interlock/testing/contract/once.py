@@ -11,7 +11,7 @@ from interlock.core.errors import InvalidArgument, LockLost, LockTimeout, NotHel
 from interlock.testing.actors import Actor
 from interlock.testing.contract.fixtures import needs
 from interlock.testing.faults import Failing, Lossy
-from interlock.testing.store_fixture import THREADS, World
+from interlock.testing.store_fixture import THREADS, ContractWorld
 from interlock.testing.waiting import RENEWED, eventually
 
 MINUTE = 60.0
@@ -19,15 +19,15 @@ ROUNDS = 20
 
 
 class Work:
-    """Work for both colours, which counts its runs.
+    """Work for both APIs, which counts its runs.
 
     Args:
-        world: determines the colour.
+        world: determines sync or async.
         result: returned beside the run's number; an exception is raised instead.
         gate: the gate that it waits for; None for none.
     """
 
-    def __init__(self, world: World, result: Any = None, gate: Any = None) -> None:
+    def __init__(self, world: ContractWorld, result: Any = None, gate: Any = None) -> None:
         self.begun = threading.Semaphore(0)
         self.runs = 0
         self._result = result
@@ -45,12 +45,12 @@ class Work:
         return {"run": self.runs, "also": self._result}
 
 
-def _record(world: World, name: str | None = None) -> list[Any]:
+def _record(world: ContractWorld, name: str | None = None) -> list[Any]:
     return [view for view in world.eye.claims(name or world.name) if view.state == DONE]
 
 
 @needs("once")
-def test_one_runs_and_all_get_its_result_through_json(world: World) -> None:
+def test_one_runs_and_all_get_its_result_through_json(world: ContractWorld) -> None:
     work = Work(world, (1, "ä\u2028"), world.gate())
     gate = work._gate
     first, *others = world.actors(4)
@@ -65,7 +65,7 @@ def test_one_runs_and_all_get_its_result_through_json(world: World) -> None:
 
 
 @needs("once")
-def test_who_comes_later_gets_the_result_until_it_is_forgotten(world: World, locks: Any, ann: Actor) -> None:
+def test_who_comes_later_gets_the_result_until_it_is_forgotten(world: ContractWorld, locks: Any, ann: Actor) -> None:
     work = Work(world)
     once = locks.once(world.name, keep=MINUTE)
     for _ in range(2):
@@ -76,7 +76,7 @@ def test_who_comes_later_gets_the_result_until_it_is_forgotten(world: World, loc
 
 
 @needs("once")
-def test_a_record_ends_and_the_next_one_runs(world: World, locks: Any, ann: Actor) -> None:
+def test_a_record_ends_and_the_next_one_runs(world: ContractWorld, locks: Any, ann: Actor) -> None:
     work = Work(world)
     once = locks.once(world.name, keep=0.3)
     assert ann.do(once.run, work.function)["run"] == 1
@@ -85,7 +85,7 @@ def test_a_record_ends_and_the_next_one_runs(world: World, locks: Any, ann: Acto
 
 
 @needs("once")
-def test_the_record_is_seen_from_outside_but_not_its_value(world: World, locks: Any, ann: Actor) -> None:
+def test_the_record_is_seen_from_outside_but_not_its_value(world: ContractWorld, locks: Any, ann: Actor) -> None:
     ann.do(locks.once(world.name, keep=MINUTE).run, Work(world, "secret").function)
     (view,) = world.eye.claims(world.name)
     assert (view.state, view.name, view.kind, view.fence) == (DONE, world.name, "once", None)
@@ -97,7 +97,7 @@ def test_the_record_is_seen_from_outside_but_not_its_value(world: World, locks: 
 
 
 @needs("once")
-def test_an_exception_records_nothing_and_the_next_one_runs(world: World, ann: Actor, bob: Actor) -> None:
+def test_an_exception_records_nothing_and_the_next_one_runs(world: ContractWorld, ann: Actor, bob: Actor) -> None:
     gate = world.gate()
     fails, works = Work(world, ZeroDivisionError("no"), gate), Work(world)
     failing = ann.start(world.connect().once(world.name, keep=MINUTE).run, fails.function)
@@ -110,7 +110,7 @@ def test_an_exception_records_nothing_and_the_next_one_runs(world: World, ann: A
 
 
 @needs("once")
-def test_a_run_right_after_a_failed_one_is_recorded(world: World, locks: Any, ann: Actor, bob: Actor) -> None:
+def test_a_run_right_after_a_failed_one_is_recorded(world: ContractWorld, locks: Any, ann: Actor, bob: Actor) -> None:
     for _ in range(ROUNDS):
         name, gate = world.fresh_name(), world.gate()
         once, fails, works = locks.once(name, keep=MINUTE), Work(world, ZeroDivisionError("no"), gate), Work(world)
@@ -126,9 +126,9 @@ def test_a_run_right_after_a_failed_one_is_recorded(world: World, locks: Any, an
 
 
 @needs("once")
-def test_who_lost_the_lock_records_nothing(world: World, ann: Actor, bob: Actor) -> None:
+def test_who_lost_the_lock_records_nothing(world: ContractWorld, ann: Actor, bob: Actor) -> None:
     once, work = world.connect(ttl=RENEWED).once(world.name, keep=MINUTE), Work(world)
-    begin, end = ("__enter__", "__exit__") if world.colour == THREADS else ("__aenter__", "__aexit__")
+    begin, end = ("__enter__", "__exit__") if world.sync_or_async == THREADS else ("__aenter__", "__aexit__")
     run = ann.do(getattr(once, begin))
     run.result = "late"
     world.eye.evict(world.name)
@@ -141,7 +141,7 @@ def test_who_lost_the_lock_records_nothing(world: World, ann: Actor, bob: Actor)
 
 
 @needs("once")
-def test_the_fence_rises_from_run_to_run(world: World, locks: Any, ann: Actor) -> None:
+def test_the_fence_rises_from_run_to_run(world: ContractWorld, locks: Any, ann: Actor) -> None:
     fences = []
     for _ in range(3):
         ann.within(locks.once(world.name, keep=MINUTE), lambda run: fences.append(run.grant.fence))
@@ -150,7 +150,7 @@ def test_the_fence_rises_from_run_to_run(world: World, locks: Any, ann: Actor) -
 
 
 @needs("once")
-def test_as_a_block_it_is_due_once(world: World, ann: Actor) -> None:
+def test_as_a_block_it_is_due_once(world: ContractWorld, ann: Actor) -> None:
     once = world.connect().once(world.name, keep=MINUTE)
 
     def body(run: Any) -> bool:
@@ -163,7 +163,7 @@ def test_as_a_block_it_is_due_once(world: World, ann: Actor) -> None:
 
 
 @needs("once")
-def test_a_result_that_is_not_set_is_none(world: World, ann: Actor) -> None:
+def test_a_result_that_is_not_set_is_none(world: ContractWorld, ann: Actor) -> None:
     once = world.connect().once(world.name, keep=MINUTE)
     ann.within(once, lambda run: None)
     assert ann.within(once, lambda run: (run.due, run.result)) == (False, None)
@@ -171,7 +171,7 @@ def test_a_result_that_is_not_set_is_none(world: World, ann: Actor) -> None:
 
 @pytest.mark.parametrize("result", [{1, 2}, "x" * 65_535], ids=["not JSON", "too large"])
 @needs("once")
-def test_a_result_that_cant_be_kept_is_told_to_all(world: World, result: Any, ann: Actor) -> None:
+def test_a_result_that_cant_be_kept_is_told_to_all(world: ContractWorld, result: Any, ann: Actor) -> None:
     once, work = world.connect().once(world.name, keep=MINUTE), Work(world, result)
     with pytest.raises(InvalidArgument, match="recorded as done"):
         ann.do(once.run, work.function)
@@ -183,7 +183,7 @@ def test_a_result_that_cant_be_kept_is_told_to_all(world: World, result: Any, an
 
 
 @needs("once")
-def test_the_largest_result_is_kept(world: World, ann: Actor) -> None:
+def test_the_largest_result_is_kept(world: ContractWorld, ann: Actor) -> None:
     once, largest = world.connect().once(world.name, keep=MINUTE), "x" * 65_534
 
     def body(run: Any) -> None:
@@ -194,7 +194,7 @@ def test_the_largest_result_is_kept(world: World, ann: Actor) -> None:
 
 
 @needs("once")
-def test_while_it_runs_others_skip_or_give_up(world: World, locks: Any, ann: Actor, bob: Actor) -> None:
+def test_while_it_runs_others_skip_or_give_up(world: ContractWorld, locks: Any, ann: Actor, bob: Actor) -> None:
     gate = world.gate()
     work = Work(world, gate=gate)
     running = ann.start(locks.once(world.name, keep=MINUTE).run, work.function)
@@ -209,7 +209,7 @@ def test_while_it_runs_others_skip_or_give_up(world: World, locks: Any, ann: Act
 
 
 @needs("once")
-def test_as_a_decorator_it_runs_once_for_each_name(world: World, locks: Any, ann: Actor) -> None:
+def test_as_a_decorator_it_runs_once_for_each_name(world: ContractWorld, locks: Any, ann: Actor) -> None:
     work = Work(world)
 
     def steps(event: int) -> Generator[Any, Any, Any]:
@@ -223,7 +223,7 @@ def test_as_a_decorator_it_runs_once_for_each_name(world: World, locks: Any, ann
 
 
 @needs("once")
-def test_a_lost_reply_to_the_release_loses_no_record(world: World, ann: Actor) -> None:
+def test_a_lost_reply_to_the_release_loses_no_record(world: ContractWorld, ann: Actor) -> None:
     locks, _ = world.connect_with(lambda store: Lossy(store, leave=1))
     work = Work(world)
     assert ann.do(locks.once(world.name, keep=MINUTE).run, work.function)["run"] == 1
@@ -231,7 +231,7 @@ def test_a_lost_reply_to_the_release_loses_no_record(world: World, ann: Actor) -
 
 
 @needs("once")
-def test_a_record_is_tried_until_the_lease_ends_in_an_outage(world: World, ann: Actor) -> None:
+def test_a_record_is_tried_until_the_lease_ends_in_an_outage(world: ContractWorld, ann: Actor) -> None:
     locks, faulty = world.connect_with(lambda store: Failing(store, "leave"), ttl=RENEWED)
     work = Work(world)
     assert ann.do(locks.forget, world.name) is False
@@ -243,7 +243,7 @@ def test_a_record_is_tried_until_the_lease_ends_in_an_outage(world: World, ann: 
 
 
 @needs("once")
-def test_a_plain_lock_ignores_the_record(world: World, locks: Any, ann: Actor) -> None:
+def test_a_plain_lock_ignores_the_record(world: ContractWorld, locks: Any, ann: Actor) -> None:
     work = Work(world)
     ann.do(locks.once(world.name, keep=MINUTE).run, work.function)
     grant = ann.do(locks.lock(world.name).acquire)
@@ -253,7 +253,7 @@ def test_a_plain_lock_ignores_the_record(world: World, locks: Any, ann: Actor) -
 
 
 @needs("once")
-def test_a_block_whose_lock_was_released_inside_records_nothing(world: World, ann: Actor) -> None:
+def test_a_block_whose_lock_was_released_inside_records_nothing(world: ContractWorld, ann: Actor) -> None:
     once = world.connect().once(world.name, keep=MINUTE)
     gone: list[Any] = []
 

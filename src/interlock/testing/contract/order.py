@@ -8,7 +8,7 @@ from typing import Any
 from interlock.testing.actors import Actor, results
 from interlock.testing.contract.fixtures import of_threads
 from interlock.testing.other_process import Remote
-from interlock.testing.store_fixture import Kind, World
+from interlock.testing.store_fixture import ContractWorld, LockKind
 from interlock.testing.waiting import RENEWED, WAIT_LIMIT, eventually
 
 SHORT = 1.0  # seconds: a lease that is shorter than the wait
@@ -16,7 +16,7 @@ SECTION = " with lock as grant: result.append(grant.fence)"
 MOST_PASSES = 5  # sections of others before a waiter of another process gets the lock, on a store without `order`
 
 
-def line_up(world: World, locks: Sequence[Any], order: list[int]) -> list[Any]:
+def line_up(world: ContractWorld, locks: Sequence[Any], order: list[int]) -> list[Any]:
     """Let one actor after the other enter the line; each writes its number into `order` when it holds the lock."""
     return [
         world.in_line(world.actor().start_within, lock, lambda grant, number=number: order.append(number))
@@ -24,7 +24,7 @@ def line_up(world: World, locks: Sequence[Any], order: list[int]) -> list[Any]:
     ]
 
 
-def test_waiters_get_it_in_the_order_of_their_arrival(world: World, locks: Any, ann: Actor) -> None:
+def test_waiters_get_it_in_the_order_of_their_arrival(world: ContractWorld, locks: Any, ann: Actor) -> None:
     order: list[int] = []
     grant = ann.do(locks.lock(world.name).acquire)
     jobs = line_up(world, [world.connect().lock(world.name) for _ in range(8)], order)
@@ -34,7 +34,7 @@ def test_waiters_get_it_in_the_order_of_their_arrival(world: World, locks: Any, 
 
 
 @of_threads
-def test_a_process_that_waits_is_not_passed_by_another(world: World, locks: Any, ann: Actor) -> None:
+def test_a_process_that_waits_is_not_passed_by_another(world: ContractWorld, locks: Any, ann: Actor) -> None:
     if world.place.url is None:
         return  # the lines of this store are in one process
     grant = ann.do(locks.lock(world.name).acquire)
@@ -51,7 +51,7 @@ def test_a_process_that_waits_is_not_passed_by_another(world: World, locks: Any,
 
 
 @of_threads
-def test_a_waiter_keeps_its_place_for_longer_than_its_lease(world: World, locks: Any, ann: Actor) -> None:
+def test_a_waiter_keeps_its_place_for_longer_than_its_lease(world: ContractWorld, locks: Any, ann: Actor) -> None:
     if world.place.url is None:
         return  # the lines of this store are in one process
     grant = ann.do(locks.lock(world.name).acquire)
@@ -67,7 +67,7 @@ def test_a_waiter_keeps_its_place_for_longer_than_its_lease(world: World, locks:
 
 
 def test_who_releases_and_comes_again_stands_at_the_end(
-    world: World, kind: Kind, locks: Any, ann: Actor, bob: Actor
+    world: ContractWorld, kind: LockKind, locks: Any, ann: Actor, bob: Actor
 ) -> None:
     mine = locks.lock(world.name)
     for _ in range(5):
@@ -82,7 +82,9 @@ def test_who_releases_and_comes_again_stands_at_the_end(
         ann.do(later.result(20).release)
 
 
-def test_a_try_does_not_barge_past_waiters(world: World, locks: Any, ann: Actor, bob: Actor, eve: Actor) -> None:
+def test_a_try_does_not_barge_past_waiters(
+    world: ContractWorld, locks: Any, ann: Actor, bob: Actor, eve: Actor
+) -> None:
     reader = ann.do(locks.rwlock(world.name).read().acquire)
     writer = world.in_line(bob.start, locks.rwlock(world.name).write().acquire)
     assert eve.do(locks.rwlock(world.name).read().acquire, timeout=0) is None
@@ -91,7 +93,7 @@ def test_a_try_does_not_barge_past_waiters(world: World, locks: Any, ann: Actor,
     bob.do(writer.result(20).release)
 
 
-def test_a_writer_is_not_starved_by_readers(world: World, locks: Any, ann: Actor) -> None:
+def test_a_writer_is_not_starved_by_readers(world: ContractWorld, locks: Any, ann: Actor) -> None:
     rw = locks.rwlock(world.name)
     order: list[int] = []
     reader = ann.do(rw.read().acquire)
@@ -104,7 +106,7 @@ def test_a_writer_is_not_starved_by_readers(world: World, locks: Any, ann: Actor
     assert order[3:] == [3, 4]
 
 
-def test_a_big_request_at_the_head_is_not_overtaken(world: World, locks: Any, ann: Actor, eve: Actor) -> None:
+def test_a_big_request_at_the_head_is_not_overtaken(world: ContractWorld, locks: Any, ann: Actor, eve: Actor) -> None:
     order: list[int] = []
     held = [ann.do(locks.semaphore(world.name, 4).acquire) for _ in range(2)]
     jobs = line_up(world, [locks.semaphore(world.name, 4, units=4), locks.semaphore(world.name, 4)], order)
@@ -117,7 +119,9 @@ def test_a_big_request_at_the_head_is_not_overtaken(world: World, locks: Any, an
     assert order == [0, 1]
 
 
-def test_a_waiter_that_gives_up_does_not_disturb_the_order(world: World, locks: Any, ann: Actor, bob: Actor) -> None:
+def test_a_waiter_that_gives_up_does_not_disturb_the_order(
+    world: ContractWorld, locks: Any, ann: Actor, bob: Actor
+) -> None:
     order: list[int] = []
     grant = ann.do(locks.lock(world.name).acquire)
     first = line_up(world, [locks.lock(world.name)] * 2, order)
@@ -130,7 +134,9 @@ def test_a_waiter_that_gives_up_does_not_disturb_the_order(world: World, locks: 
     assert order == [0, 1, 2]
 
 
-def test_when_the_head_gives_up_those_behind_who_fit_get_in(world: World, ann: Actor, bob: Actor, eve: Actor) -> None:
+def test_when_the_head_gives_up_those_behind_who_fit_get_in(
+    world: ContractWorld, ann: Actor, bob: Actor, eve: Actor
+) -> None:
     rw = world.connect().rwlock(world.name)
     ann.do(rw.read().acquire)
     writer = world.in_line(bob.start, rw.write().acquire, timeout=RENEWED)  # the reader enters the line within it

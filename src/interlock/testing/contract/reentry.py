@@ -6,11 +6,11 @@ import pytest
 
 from interlock.core.errors import LockLost, NotHeld
 from interlock.testing.actors import Actor
-from interlock.testing.store_fixture import World
+from interlock.testing.store_fixture import ContractWorld
 from interlock.testing.waiting import RENEWED, eventually
 
 
-def test_its_holder_gets_it_again_with_the_same_claim_and_fence(world: World, ann: Actor) -> None:
+def test_its_holder_gets_it_again_with_the_same_claim_and_fence(world: ContractWorld, ann: Actor) -> None:
     lock = world.connect().rlock(world.name)
     grants = [ann.do(lock.acquire, timeout=0) for _ in range(3)]
     assert None not in grants
@@ -18,7 +18,7 @@ def test_its_holder_gets_it_again_with_the_same_claim_and_fence(world: World, an
     assert len(world.holders()) == 1
 
 
-def test_only_the_last_release_gives_it_back(world: World, ann: Actor, bob: Actor) -> None:
+def test_only_the_last_release_gives_it_back(world: ContractWorld, ann: Actor, bob: Actor) -> None:
     lock = world.connect().rlock(world.name)
     for _ in range(3):
         ann.do(lock.acquire)
@@ -33,7 +33,7 @@ def test_only_the_last_release_gives_it_back(world: World, ann: Actor, bob: Acto
         ann.do(lock.release)
 
 
-def test_other_threads_and_tasks_are_not_admitted(world: World, locks: Any, ann: Actor, bob: Actor) -> None:
+def test_other_threads_and_tasks_are_not_admitted(world: ContractWorld, locks: Any, ann: Actor, bob: Actor) -> None:
     ann.do(locks.rlock(world.name).acquire)
     assert bob.do(locks.rlock(world.name).acquire, timeout=0) is None
     assert bob.do(locks.rlock(world.name).owned) is False
@@ -41,7 +41,7 @@ def test_other_threads_and_tasks_are_not_admitted(world: World, locks: Any, ann:
         bob.do(locks.rlock(world.name).release)
 
 
-def test_two_lock_objects_of_one_connection_are_one_lock(world: World, locks: Any, ann: Actor) -> None:
+def test_two_lock_objects_of_one_connection_are_one_lock(world: ContractWorld, locks: Any, ann: Actor) -> None:
     first = ann.do(locks.rlock(world.name).acquire)
     second = ann.do(locks.rlock(world.name).acquire, timeout=0)
     assert second is not None
@@ -52,12 +52,12 @@ def test_two_lock_objects_of_one_connection_are_one_lock(world: World, locks: An
     assert world.nothing_left()
 
 
-def test_an_exclusive_lock_of_the_same_name_is_not_re_entered(world: World, locks: Any, ann: Actor) -> None:
+def test_an_exclusive_lock_of_the_same_name_is_not_re_entered(world: ContractWorld, locks: Any, ann: Actor) -> None:
     ann.do(locks.rlock(world.name).acquire)
     assert ann.do(locks.lock(world.name).acquire, timeout=0) is None
 
 
-def test_releasing_a_handle_twice_does_not_release_another(world: World, ann: Actor) -> None:
+def test_releasing_a_handle_twice_does_not_release_another(world: ContractWorld, ann: Actor) -> None:
     lock = world.connect().rlock(world.name)
     first, second = ann.do(lock.acquire), ann.do(lock.acquire)
     assert [ann.do(first.release) for _ in range(3)] == [True, False, False]
@@ -68,7 +68,7 @@ def test_releasing_a_handle_twice_does_not_release_another(world: World, ann: Ac
     assert world.nothing_left()
 
 
-def test_the_count_dies_with_the_lease(world: World, ann: Actor, bob: Actor) -> None:
+def test_the_count_dies_with_the_lease(world: ContractWorld, ann: Actor, bob: Actor) -> None:
     lock = world.connect().rlock(world.name, ttl=RENEWED, renew=False)
     old = [ann.do(lock.acquire) for _ in range(3)]
     eventually(lambda: old[0].lost)
@@ -79,7 +79,7 @@ def test_the_count_dies_with_the_lease(world: World, ann: Actor, bob: Actor) -> 
     assert other.fence > old[0].fence
 
 
-def test_a_loss_inside_nested_bodies_is_told_by_both(world: World, ann: Actor) -> None:
+def test_a_loss_inside_nested_bodies_is_told_by_both(world: ContractWorld, ann: Actor) -> None:
     lock = world.connect().rlock(world.name)
     ann.do(lock.acquire)
     with pytest.raises(LockLost):
@@ -88,7 +88,7 @@ def test_a_loss_inside_nested_bodies_is_told_by_both(world: World, ann: Actor) -
         ann.do(lock.release)
 
 
-def test_a_thread_or_task_that_ended_is_not_taken_for_another(world: World, ann: Actor) -> None:
+def test_a_thread_or_task_that_ended_is_not_taken_for_another(world: ContractWorld, ann: Actor) -> None:
     lock = world.connect().rlock(world.name)
     grant = ann.do(lock.acquire)
     ann.end()

@@ -10,13 +10,13 @@ import pytest
 from interlock.core.errors import StoreError
 from interlock.testing.actors import Actor
 from interlock.testing.contract.fixtures import of_tasks, of_threads
-from interlock.testing.contract.leases import LATE
+from interlock.testing.contract.leases import MACHINE_DELAY
 from interlock.testing.faults import Failing, Partial, Stuck
-from interlock.testing.store_fixture import World
+from interlock.testing.store_fixture import ContractWorld
 from interlock.testing.waiting import LATER, RENEWED, Stalls, eventually, until_renewed
 
 
-def test_the_watchdog_survives_what_nobody_expected(world: World, ann: Actor) -> None:
+def test_the_watchdog_survives_what_nobody_expected(world: ContractWorld, ann: Actor) -> None:
     locks, failing = world.connect_with(lambda store: Failing(store, error=RuntimeError))
     grant = ann.do(locks.lock(world.name, ttl=2 * RENEWED).acquire)
     failing.broken.add("renew")
@@ -25,7 +25,7 @@ def test_the_watchdog_survives_what_nobody_expected(world: World, ann: Actor) ->
     until_renewed(grant)
 
 
-def test_a_failed_renewal_does_not_delay_others_of_its_request(world: World, ann: Actor) -> None:
+def test_a_failed_renewal_does_not_delay_others_of_its_request(world: ContractWorld, ann: Actor) -> None:
     locks, partial = world.connect_with(Partial)
     lost: list[object] = []
     bad = ann.do(locks.lock(world.name, ttl=RENEWED, on_lost=lost.append).acquire)
@@ -41,7 +41,7 @@ def test_a_failed_renewal_does_not_delay_others_of_its_request(world: World, ann
     assert [ann.do(grant.release) for grant in good] == [True] * 3
 
 
-def test_a_renewal_that_hangs_holds_back_none_who_is_due_later(world: World, ann: Actor) -> None:
+def test_a_renewal_that_hangs_holds_back_none_who_is_due_later(world: ContractWorld, ann: Actor) -> None:
     locks, stuck = world.connect_with(lambda store: Stuck(store, 3.0))
     lost: list[object] = []
     stuck.names.add(world.name)
@@ -56,7 +56,7 @@ def test_a_renewal_that_hangs_holds_back_none_who_is_due_later(world: World, ann
     assert stuck.hangs >= 1
 
 
-def test_many_losses_are_reported_on_time_while_a_renewal_hangs(world: World, ann: Actor) -> None:
+def test_many_losses_are_reported_on_time_while_a_renewal_hangs(world: ContractWorld, ann: Actor) -> None:
     locks, stuck = world.connect_with(lambda store: Stuck(store, 3.0))
     heard: dict[str, float] = {}
     kept: list[tuple[Any, float]] = []
@@ -70,13 +70,13 @@ def test_many_losses_are_reported_on_time_while_a_renewal_hangs(world: World, an
             stuck.names.add(name)
             grant = ann.do(locks.lock(name, ttl=RENEWED + number / 10, on_lost=note).acquire)
             kept.append((grant, time.monotonic() + grant.expires_in))
-        eventually(lambda: len(heard) == 5, within=RENEWED + 0.4 + LATE)
+        eventually(lambda: len(heard) == 5, within=RENEWED + 0.4 + MACHINE_DELAY)
     assert all(heard[grant.name] >= deadline for grant, deadline in kept)
     assert all(machine.between(deadline, heard[grant.name]) < 0.2 for grant, deadline in kept)
 
 
 @of_threads
-def test_an_on_lost_that_takes_long_holds_back_no_renewal(world: World, locks: Any, ann: Actor) -> None:
+def test_an_on_lost_that_takes_long_holds_back_no_renewal(world: ContractWorld, locks: Any, ann: Actor) -> None:
     calls: list[str] = []
     over = threading.Event()
 
@@ -98,7 +98,7 @@ def test_an_on_lost_that_takes_long_holds_back_no_renewal(world: World, locks: A
 
 @pytest.mark.parametrize("kind_of_end", [SystemExit, KeyboardInterrupt, GeneratorExit])
 def test_an_on_lost_that_raises_anything_ends_no_renewal(
-    world: World, kind_of_end: type[BaseException], locks: Any, ann: Actor
+    world: ContractWorld, kind_of_end: type[BaseException], locks: Any, ann: Actor
 ) -> None:
     calls: list[object] = []
 
@@ -116,7 +116,7 @@ def test_an_on_lost_that_raises_anything_ends_no_renewal(
 
 
 @of_tasks
-def test_renewals_that_are_ended_from_outside_are_tried_again(world: World, locks: Any) -> None:
+def test_renewals_that_are_ended_from_outside_are_tried_again(world: ContractWorld, locks: Any) -> None:
     grant = world.actor().do(locks.lock(world.name, ttl=RENEWED).acquire)
 
     async def cancel_all() -> int:

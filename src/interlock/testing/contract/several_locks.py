@@ -7,16 +7,16 @@ import pytest
 from interlock.core.errors import LockLost, LockTimeout, NotHeld, StoreError
 from interlock.testing.actors import Actor, results
 from interlock.testing.faults import Failing
-from interlock.testing.store_fixture import World
+from interlock.testing.store_fixture import ContractWorld
 from interlock.testing.waiting import RENEWED, eventually, lasting
 
 
-def names(world: World, number: int = 3) -> list[str]:
+def names(world: ContractWorld, number: int = 3) -> list[str]:
     """Return so many unused names."""
     return [world.fresh_name() for _ in range(number)]
 
 
-def test_all_of_them_are_held_and_released_together(world: World, locks: Any, ann: Actor, bob: Actor) -> None:
+def test_all_of_them_are_held_and_released_together(world: ContractWorld, locks: Any, ann: Actor, bob: Actor) -> None:
     parts = names(world)
     grants = ann.do(locks.all(*parts).acquire)
     assert sorted(grant.name for grant in grants) == sorted(parts)
@@ -29,7 +29,7 @@ def test_all_of_them_are_held_and_released_together(world: World, locks: Any, an
     assert all(world.nothing_left(part) for part in parts)
 
 
-def test_opposite_orders_do_not_deadlock(world: World, locks: Any) -> None:
+def test_opposite_orders_do_not_deadlock(world: ContractWorld, locks: Any) -> None:
     one, two, three = names(world)
     box = [0]
     jobs = []
@@ -43,7 +43,7 @@ def test_opposite_orders_do_not_deadlock(world: World, locks: Any) -> None:
     assert box[0] == 80
 
 
-def test_all_and_single_locks_exclude_each_other(world: World, locks: Any) -> None:
+def test_all_and_single_locks_exclude_each_other(world: ContractWorld, locks: Any) -> None:
     one, two, three = names(world)
     box = [0]
     jobs = []
@@ -54,7 +54,7 @@ def test_all_and_single_locks_exclude_each_other(world: World, locks: Any) -> No
     assert box[0] == 60
 
 
-def test_a_timeout_leaves_nothing_behind(world: World, locks: Any, ann: Actor, bob: Actor) -> None:
+def test_a_timeout_leaves_nothing_behind(world: ContractWorld, locks: Any, ann: Actor, bob: Actor) -> None:
     parts = names(world, 4)
     for taken in parts:
         grant = ann.do(locks.lock(taken).acquire)
@@ -66,7 +66,7 @@ def test_a_timeout_leaves_nothing_behind(world: World, locks: Any, ann: Actor, b
         ann.do(grant.release)
 
 
-def test_the_timeout_is_one_for_all(world: World, locks: Any, ann: Actor, bob: Actor) -> None:
+def test_the_timeout_is_one_for_all(world: ContractWorld, locks: Any, ann: Actor, bob: Actor) -> None:
     parts = sorted(names(world))
     grants = [ann.do(locks.lock(part).acquire) for part in parts]
     with lasting(RENEWED, 1.0):
@@ -77,14 +77,14 @@ def test_the_timeout_is_one_for_all(world: World, locks: Any, ann: Actor, bob: A
         assert waiting.result(20) is None
 
 
-def test_the_loss_of_one_is_the_loss_of_all(world: World, locks: Any, ann: Actor) -> None:
+def test_the_loss_of_one_is_the_loss_of_all(world: ContractWorld, locks: Any, ann: Actor) -> None:
     parts = names(world)
     with pytest.raises(LockLost, match=parts[1]):
         ann.within(locks.all(*parts), lambda grants: world.eye.evict(parts[1]))
     assert all(world.nothing_left(part) for part in parts)
 
 
-def test_the_grants_know_the_loss_of_one(world: World, locks: Any, ann: Actor) -> None:
+def test_the_grants_know_the_loss_of_one(world: ContractWorld, locks: Any, ann: Actor) -> None:
     parts = names(world)
     grants = ann.do(locks.all(*(locks.lock(part, ttl=RENEWED) for part in parts)).acquire)
     world.eye.evict(parts[2])
@@ -96,7 +96,7 @@ def test_the_grants_know_the_loss_of_one(world: World, locks: Any, ann: Actor) -
     assert all(world.nothing_left(part) for part in parts)
 
 
-def test_release_owned_and_locked_of_several(world: World, locks: Any, ann: Actor, bob: Actor) -> None:
+def test_release_owned_and_locked_of_several(world: ContractWorld, locks: Any, ann: Actor, bob: Actor) -> None:
     parts = names(world)
     lock = locks.all(*parts)
     assert ann.do(lock.locked) is False
@@ -109,7 +109,7 @@ def test_release_owned_and_locked_of_several(world: World, locks: Any, ann: Acto
 
 
 @pytest.mark.parametrize("which", [0, 1, 2], ids=["the first", "the middle", "the last"])
-def test_a_release_that_failed_for_some_can_be_tried_again(world: World, which: int, ann: Actor) -> None:
+def test_a_release_that_failed_for_some_can_be_tried_again(world: ContractWorld, which: int, ann: Actor) -> None:
     locks, failing = world.connect_with(Failing)
     parts = sorted(names(world))
     grants = ann.do(locks.all(*parts).acquire)

@@ -7,11 +7,11 @@ import pytest
 
 from interlock.testing.actors import Actor, results
 from interlock.testing.faults import Stepwise
-from interlock.testing.store_fixture import World
+from interlock.testing.store_fixture import ContractWorld
 from interlock.testing.waiting import eventually
 
 
-def test_readers_share_and_a_writer_has_it_alone(world: World, ann: Actor, bob: Actor, eve: Actor) -> None:
+def test_readers_share_and_a_writer_has_it_alone(world: ContractWorld, ann: Actor, bob: Actor, eve: Actor) -> None:
     rw = world.connect().rwlock(world.name)
     readers = [ann.do(rw.read().acquire), bob.do(rw.read().acquire, timeout=0)]
     assert None not in readers
@@ -24,7 +24,9 @@ def test_readers_share_and_a_writer_has_it_alone(world: World, ann: Actor, bob: 
     assert bob.do(rw.write().acquire, timeout=0) is None
 
 
-def test_a_semaphore_admits_as_many_units_as_it_has_permits(world: World, locks: Any, ann: Actor, bob: Actor) -> None:
+def test_a_semaphore_admits_as_many_units_as_it_has_permits(
+    world: ContractWorld, locks: Any, ann: Actor, bob: Actor
+) -> None:
     one, two = locks.semaphore(world.name, 5), locks.semaphore(world.name, 5, units=2)
     grants = [ann.do(each.acquire, timeout=0) for each in (two, one, two)]
     assert None not in grants
@@ -37,7 +39,7 @@ def test_a_semaphore_admits_as_many_units_as_it_has_permits(world: World, locks:
 
 
 def test_claims_that_disagree_are_bound_by_the_smallest_capacity(
-    world: World, locks: Any, ann: Actor, bob: Actor
+    world: ContractWorld, locks: Any, ann: Actor, bob: Actor
 ) -> None:
     many = locks.semaphore(world.name, 5)
     for strict in (locks.lock(world.name), locks.semaphore(world.name, 1)):
@@ -49,7 +51,7 @@ def test_claims_that_disagree_are_bound_by_the_smallest_capacity(
         ann.do(grant.release)
 
 
-def test_when_the_smallest_capacity_leaves_the_next_one_counts(world: World, locks: Any) -> None:
+def test_when_the_smallest_capacity_leaves_the_next_one_counts(world: ContractWorld, locks: Any) -> None:
     ann, bob, *others = world.actors(4)
     three, two = locks.semaphore(world.name, 3), locks.semaphore(world.name, 2)
     assert ann.do(three.acquire) is not None
@@ -61,7 +63,7 @@ def test_when_the_smallest_capacity_leaves_the_next_one_counts(world: World, loc
 
 
 @pytest.mark.parametrize("permits", [2, 3])
-def test_never_more_holders_than_permits(world: World, permits: int) -> None:
+def test_never_more_holders_than_permits(world: ContractWorld, permits: int) -> None:
     lock = world.connect(Stepwise).semaphore(world.name, permits)
     inside: list[object] = []
     most: list[int] = []
@@ -77,7 +79,7 @@ def test_never_more_holders_than_permits(world: World, permits: int) -> None:
     assert max(most) <= permits
 
 
-def test_waiting_readers_get_in_together(world: World) -> None:
+def test_waiting_readers_get_in_together(world: ContractWorld) -> None:
     rw = world.connect().rwlock(world.name)
     ann, *readers = world.actors(5)
     gate = world.gate()

@@ -15,7 +15,7 @@ import interlock
 from interlock.core.errors import StoreError
 from interlock.testing.contract.fixtures import needs_signals, of_threads, struck_while_it_waits
 from interlock.testing.faults import Around
-from interlock.testing.store_fixture import Kind, World
+from interlock.testing.store_fixture import ContractWorld, LockKind
 from interlock.testing.waiting import eventually
 
 LIBRARY = os.path.dirname(interlock.__file__) + os.sep
@@ -88,7 +88,7 @@ class Interrupting(Around):
 
 @pytest.mark.parametrize("when", ["before", "after"])
 @of_threads
-def test_an_acquire_that_is_interrupted_leaves_nothing(world: World, kind: Kind, when: str) -> None:
+def test_an_acquire_that_is_interrupted_leaves_nothing(world: ContractWorld, kind: LockKind, when: str) -> None:
     locks, interrupting = world.connect_with(Interrupting)
     lock = kind.make(locks, world.name)
     interrupting.step, interrupting.when = "enter", when
@@ -101,7 +101,7 @@ def test_an_acquire_that_is_interrupted_leaves_nothing(world: World, kind: Kind,
 
 @pytest.mark.parametrize("when", ["before", "after"])
 @of_threads
-def test_a_release_that_is_interrupted_is_done_all_the_same(world: World, kind: Kind, when: str) -> None:
+def test_a_release_that_is_interrupted_is_done_all_the_same(world: ContractWorld, kind: LockKind, when: str) -> None:
     lost: list[object] = []
     locks, interrupting = world.connect_with(Interrupting)
     grant = kind.make(locks, world.name, on_lost=lost.append).acquire()
@@ -116,7 +116,7 @@ def test_a_release_that_is_interrupted_is_done_all_the_same(world: World, kind: 
 
 @pytest.mark.parametrize("when", ["before", "after"])
 @of_threads
-def test_a_body_whose_end_is_interrupted_leaves_nothing(world: World, kind: Kind, when: str) -> None:
+def test_a_body_whose_end_is_interrupted_leaves_nothing(world: ContractWorld, kind: LockKind, when: str) -> None:
     locks, interrupting = world.connect_with(Interrupting)
     lock = kind.make(locks, world.name)
     with pytest.raises(KeyboardInterrupt):
@@ -133,7 +133,7 @@ def test_a_body_whose_end_is_interrupted_leaves_nothing(world: World, kind: Kind
 @quiet  # Python closes a socket that was being made with a warning
 @needs_signals
 @of_threads
-def test_a_wait_interrupted_by_a_signal_leaves_nothing(world: World, kind: Kind) -> None:
+def test_a_wait_interrupted_by_a_signal_leaves_nothing(world: ContractWorld, kind: LockKind) -> None:
     holder = kind.rival(world.connect(), world.name).acquire()
     lock = kind.make(world.connect(), world.name)
     with struck_while_it_waits(world, signal.SIGINT, signal.default_int_handler):
@@ -147,7 +147,9 @@ def test_a_wait_interrupted_by_a_signal_leaves_nothing(world: World, kind: Kind)
 @pytest.mark.parametrize("first", range(STRIDE))
 @pytest.mark.parametrize("same", [False, True], ids=["another name", "the same name"])
 @of_threads
-def test_a_handler_that_locks_at_any_moment_hangs_nobody(world: World, same: bool, first: int, locks: Any) -> None:
+def test_a_handler_that_locks_at_any_moment_hangs_nobody(
+    world: ContractWorld, same: bool, first: int, locks: Any
+) -> None:
     outer = locks.lock(world.name)
     inner = locks.lock(world.name if same else world.fresh_name())
     rival = world.eye.lock(world.name)

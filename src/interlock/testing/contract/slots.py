@@ -7,11 +7,11 @@ import pytest
 from interlock.core.errors import InvalidArgument, Unsupported
 from interlock.testing.actors import Actor
 from interlock.testing.contract.fixtures import needs
-from interlock.testing.store_fixture import World
+from interlock.testing.store_fixture import ContractWorld
 
 
 @needs("slot", "semaphores")
-def test_each_holder_has_the_lowest_number_that_is_free(world: World) -> None:
+def test_each_holder_has_the_lowest_number_that_is_free(world: ContractWorld) -> None:
     lock = world.connect().semaphore(world.name, 3)
     ann, bob, cyd = world.actors(3)
     first, second, third = (each.do(lock.acquire) for each in (ann, bob, cyd))
@@ -23,7 +23,7 @@ def test_each_holder_has_the_lowest_number_that_is_free(world: World) -> None:
     assert ann.do(lock.acquire).slot == 0
 
 
-def test_an_exclusive_lock_has_slot_0_and_others_raise(world: World, locks: Any, ann: Actor) -> None:
+def test_an_exclusive_lock_has_slot_0_and_others_raise(world: ContractWorld, locks: Any, ann: Actor) -> None:
     assert ann.do(locks.lock(world.name).acquire).slot == 0
     if "semaphores" not in locks.store.features:
         return
@@ -34,7 +34,7 @@ def test_an_exclusive_lock_has_slot_0_and_others_raise(world: World, locks: Any,
 
 
 @needs("slot", "semaphores")
-def test_each_holder_has_another_thing_whatever_the_order(world: World) -> None:
+def test_each_holder_has_another_thing_whatever_the_order(world: ContractWorld) -> None:
     ann, bob, cyd = world.actors(3)
     first = ann.do(world.connect().one_of(world.name, ["cuda:1", "cuda:0"], label="training").acquire)
     second = bob.do(world.connect().one_of(world.name, ["cuda:0", "cuda:1"]).acquire)
@@ -46,7 +46,7 @@ def test_each_holder_has_another_thing_whatever_the_order(world: World) -> None:
 
 
 @needs("slot", "semaphores")
-def test_another_list_is_refused_with_both(world: World, ann: Actor, bob: Actor) -> None:
+def test_another_list_is_refused_with_both(world: ContractWorld, ann: Actor, bob: Actor) -> None:
     ann.do(world.connect().one_of(world.name, ["a", "b"]).acquire)
     for other in (["a", "c"], ["a"], ["a", "b", "c"], [f"{number:040}" for number in range(9)]):
         with pytest.raises(InvalidArgument, match=r"\[a, b\]"):
@@ -55,14 +55,14 @@ def test_another_list_is_refused_with_both(world: World, ann: Actor, bob: Actor)
 
 
 @needs("slot", "semaphores")
-def test_a_long_list_is_known_again(world: World, ann: Actor, bob: Actor) -> None:
+def test_a_long_list_is_known_again(world: ContractWorld, ann: Actor, bob: Actor) -> None:
     items = [f"host-{number:030}" for number in range(20)]
     assert ann.do(world.connect().one_of(world.name, items).acquire).item == items[0]
     assert bob.do(world.connect().one_of(world.name, items[::-1]).acquire).item == items[1]
 
 
 @needs("slot", "semaphores")
-def test_a_semaphore_has_no_items_and_one_item_is_enough(world: World, locks: Any, ann: Actor) -> None:
+def test_a_semaphore_has_no_items_and_one_item_is_enough(world: ContractWorld, locks: Any, ann: Actor) -> None:
     grant = ann.do(locks.semaphore(world.name, 2).acquire)
     with pytest.raises(Unsupported, match="one_of"):
         _ = grant.item

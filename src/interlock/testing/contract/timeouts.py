@@ -8,31 +8,31 @@ import pytest
 from interlock.core.errors import LockError, LockTimeout, StoreError
 from interlock.testing.actors import Actor
 from interlock.testing.faults import Failing, Slow
-from interlock.testing.store_fixture import Kind, World
+from interlock.testing.store_fixture import ContractWorld, LockKind
 from interlock.testing.waiting import RENEWED, WAIT_LIMIT, eventually, lasting, moment, since
 
-LATE = 1.0  # seconds of delay by a busy machine
+MACHINE_DELAY = 1.0  # seconds of delay by a busy machine
 
 
-def test_a_try_answers_at_once(world: World, kind: Kind, locks: Any, ann: Actor, bob: Actor) -> None:
+def test_a_try_answers_at_once(world: ContractWorld, kind: LockKind, locks: Any, ann: Actor, bob: Actor) -> None:
     ann.do(kind.rival(locks, world.name).acquire)
     lock = kind.make(locks, world.name)
     started = moment()
     assert bob.do(lock.acquire, timeout=0) is None
     assert bob.do(lock.acquire, blocking=False) is None
     assert bob.do(lock.acquire, False, -1) is None
-    assert since(started) < LATE
+    assert since(started) < MACHINE_DELAY
     assert not world.waiters()
 
 
-def test_a_timeout_is_kept(world: World, kind: Kind, locks: Any, ann: Actor, bob: Actor) -> None:
+def test_a_timeout_is_kept(world: ContractWorld, kind: LockKind, locks: Any, ann: Actor, bob: Actor) -> None:
     ann.do(kind.rival(locks, world.name).acquire)
-    with lasting(0.25, LATE):
+    with lasting(0.25, MACHINE_DELAY):
         assert bob.do(kind.make(locks, world.name).acquire, timeout=0.25) is None
     assert not world.waiters()
 
 
-def test_the_timeout_of_the_lock_is_the_default(world: World, locks: Any, ann: Actor, bob: Actor) -> None:
+def test_the_timeout_of_the_lock_is_the_default(world: ContractWorld, locks: Any, ann: Actor, bob: Actor) -> None:
     grant = ann.do(locks.lock(world.name).acquire)
     assert bob.do(locks.lock(world.name, timeout=0.05).acquire) is None
     assert bob.do(locks.lock(world.name, timeout=0).acquire) is None
@@ -42,7 +42,9 @@ def test_the_timeout_of_the_lock_is_the_default(world: World, locks: Any, ann: A
 
 
 @pytest.mark.parametrize("timeout", [None, -1, float("inf")])
-def test_no_limit_waits_until_it_is_free(world: World, locks: Any, ann: Actor, bob: Actor, timeout: Any) -> None:
+def test_no_limit_waits_until_it_is_free(
+    world: ContractWorld, locks: Any, ann: Actor, bob: Actor, timeout: Any
+) -> None:
     grant = ann.do(locks.lock(world.name).acquire)
     waits = world.in_line(bob.start, locks.lock(world.name).acquire, timeout=timeout)
     ann.do(grant.release)
@@ -50,7 +52,7 @@ def test_no_limit_waits_until_it_is_free(world: World, locks: Any, ann: Actor, b
 
 
 def test_with_raises_instead_of_running_its_body(
-    world: World, kind: Kind, locks: Any, ann: Actor, bob: Actor
+    world: ContractWorld, kind: LockKind, locks: Any, ann: Actor, bob: Actor
 ) -> None:
     ann.do(kind.rival(locks, world.name).acquire)
     ran: list[object] = []
@@ -64,7 +66,9 @@ def test_with_raises_instead_of_running_its_body(
     assert not world.waiters()
 
 
-def test_a_time_out_says_who_holds_it(world: World, kind: Kind, locks: Any, ann: Actor, bob: Actor) -> None:
+def test_a_time_out_says_who_holds_it(
+    world: ContractWorld, kind: LockKind, locks: Any, ann: Actor, bob: Actor
+) -> None:
     grant = ann.do(kind.rival(locks, world.name, label="inventory").acquire)
     with pytest.raises(LockTimeout) as caught:
         bob.within(kind.make(locks, world.name, timeout=0.05), print)
@@ -75,7 +79,7 @@ def test_a_time_out_says_who_holds_it(world: World, kind: Kind, locks: Any, ann:
     assert "'inventory'" in str(caught.value)
 
 
-def test_a_time_out_by_oneself_says_so(world: World, ann: Actor) -> None:
+def test_a_time_out_by_oneself_says_so(world: ContractWorld, ann: Actor) -> None:
     lock = world.connect().lock(world.name, timeout=0.05)
     ann.do(lock.acquire)
     with pytest.raises(LockTimeout, match="rlock"):
@@ -83,10 +87,10 @@ def test_a_time_out_by_oneself_says_so(world: World, ann: Actor) -> None:
 
 
 def test_the_timeout_is_counted_over_all_wakeups(
-    world: World, locks: Any, ann: Actor, bob: Actor, eve: Actor
+    world: ContractWorld, locks: Any, ann: Actor, bob: Actor, eve: Actor
 ) -> None:
     ann.do(locks.rwlock(world.name).read().acquire)
-    with lasting(RENEWED, LATE):
+    with lasting(RENEWED, MACHINE_DELAY):
         waiting = world.in_line(bob.start, locks.rwlock(world.name).write().acquire, timeout=RENEWED)
 
         def over() -> bool:
@@ -94,21 +98,23 @@ def test_the_timeout_is_counted_over_all_wakeups(
                 world.eye.evict(world.name, view.id)
             return waiting.done()
 
-        eventually(over, RENEWED + LATE)
+        eventually(over, RENEWED + MACHINE_DELAY)
         assert waiting.result() is None
     eventually(lambda: not world.waiters())
     assert eve.do(locks.rwlock(world.name).read().acquire, timeout=0) is not None
 
 
-def test_a_slow_store_stretches_the_deadline_by_its_replies_only(world: World, ann: Actor, bob: Actor) -> None:
+def test_a_slow_store_stretches_the_deadline_by_its_replies_only(
+    world: ContractWorld, ann: Actor, bob: Actor
+) -> None:
     locks, slow = world.connect_with(lambda store: Slow(store, 0.2))
     ann.do(world.connect().lock(world.name).acquire)
-    with lasting(0.5, 3 * slow.delay + LATE):
+    with lasting(0.5, 3 * slow.delay + MACHINE_DELAY):
         assert bob.do(locks.lock(world.name).acquire, timeout=0.5) is None
     assert not world.waiters()
 
 
-def test_replies_slower_than_the_lease_end_in_a_timeout(world: World, ann: Actor) -> None:
+def test_replies_slower_than_the_lease_end_in_a_timeout(world: ContractWorld, ann: Actor) -> None:
     locks, slow = world.connect_with(lambda store: Slow(store, 0.3))
     started = moment()
     trying = ann.start(locks.lock(world.name, ttl=0.2).acquire, timeout=0.5)
@@ -116,11 +122,11 @@ def test_replies_slower_than_the_lease_end_in_a_timeout(world: World, ann: Actor
         assert trying.result(WAIT_LIMIT) is None
     finally:
         slow.delay = 0
-    assert since(started) < 0.5 + 3 * 0.3 + LATE
+    assert since(started) < 0.5 + 3 * 0.3 + MACHINE_DELAY
     world.until_free()
 
 
-def test_a_store_that_fails_is_an_error_and_leaves_nothing(world: World, kind: Kind, ann: Actor) -> None:
+def test_a_store_that_fails_is_an_error_and_leaves_nothing(world: ContractWorld, kind: LockKind, ann: Actor) -> None:
     locks, failing = world.connect_with(lambda store: Failing(store, "enter"))
     lock = kind.make(locks, world.name)
     for timeout in (None, 0, 0.2):
@@ -132,7 +138,7 @@ def test_a_store_that_fails_is_an_error_and_leaves_nothing(world: World, kind: K
     assert ann.do(lock.acquire, timeout=0) is not None
 
 
-def test_a_wait_at_a_failing_store_raises_and_leaves_nothing(world: World, ann: Actor, bob: Actor) -> None:
+def test_a_wait_at_a_failing_store_raises_and_leaves_nothing(world: ContractWorld, ann: Actor, bob: Actor) -> None:
     locks, failing = world.connect_with(Failing)
     grant = ann.do(world.connect().lock(world.name).acquire)
     waiting = world.in_line(bob.start, locks.lock(world.name, ttl=RENEWED).acquire)

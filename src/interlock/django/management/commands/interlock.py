@@ -24,8 +24,8 @@ from interlock.django.conf import DEFAULT, places
 from interlock.django.configured import make_locks
 from interlock.django.databases import DatabaseStore, place_of, vendor_of
 
-PAUSE = 0.25  # seconds between two tries
-KEY = int.from_bytes(hashlib.sha256(b"interlock migrate").digest()[:8], "big", signed=True)
+RETRY_PAUSE = 0.25  # seconds between two tries
+MIGRATION_KEY = int.from_bytes(hashlib.sha256(b"interlock migrate").digest()[:8], "big", signed=True)
 PATIENT = (
     "SELECT set_config('statement_timeout', '0', false), set_config('lock_timeout', '0', false), "
     "set_config('idle_session_timeout', '0', false)"
@@ -58,14 +58,14 @@ def alone(alias: str, waits: Callable[[], object]) -> Iterator[None]:
         waits: called once if another process has the lock.
     """
     vendor = vendor_of(alias)
-    if vendor not in TRIES:
+    if vendor not in DATABASE_LOCKS:
         raise CommandError(f"{vendor} has no lock without a table. Let one process migrate before the others start.")
-    with TRIES[vendor](alias) as obtained:
+    with DATABASE_LOCKS[vendor](alias) as obtained:
         if not obtained():
             waits()
             # Poll: a session that waits in the server would block CREATE INDEX CONCURRENTLY.
             while not obtained():
-                sleep(PAUSE)
+                sleep(RETRY_PAUSE)
         yield
 
 
@@ -87,7 +87,7 @@ def _session(asks: Callable[..., bool], alias: str) -> Iterator[Callable[[], obj
 
 def _postgresql(cursor: CursorWrapper, alias: str) -> bool:
     cursor.execute(PATIENT)
-    cursor.execute("SELECT pg_try_advisory_lock(%s)", [KEY])
+    cursor.execute("SELECT pg_try_advisory_lock(%s)", [MIGRATION_KEY])
     return bool(cursor.fetchone()[0])
 
 
@@ -97,7 +97,7 @@ def _mysql(cursor: CursorWrapper, alias: str) -> bool:
     return bool(cursor.fetchone()[0])
 
 
-TRIES: dict[str, Callable[[str], AbstractContextManager[Callable[[], object]]]] = {
+DATABASE_LOCKS: dict[str, Callable[[str], AbstractContextManager[Callable[[], object]]]] = {
     "sqlite": _sqlite,
     "postgresql": partial(_session, _postgresql),
     "mysql": partial(_session, _mysql),

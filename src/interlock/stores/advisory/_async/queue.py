@@ -22,20 +22,20 @@ from interlock.stores.advisory.session_manager import (
     number_of,
     view_of,
 )
-from interlock.stores.advisory.statements import SLICE
+from interlock.stores.advisory.statements import WAIT_SLICE
 
 POLL_INTERVAL = 1.0  # seconds between two polls of a waiter; a safety net
 NO_SESSION = 0.1  # seconds after which a waiter asks again for a session to wait on
 SOONEST = 0.05  # seconds after which a wait in the server is cancelled once more
-MOMENT = 0.001  # seconds between two checks whether a session is free
+SESSION_CHECK_INTERVAL = 0.001  # seconds between two checks whether a session is free
 RENEWED_WITHIN = 60.0  # seconds
-LONG = 60  # seconds; doctor warns if the locks of a dead machine are released later
+LATE_RELEASE = 60  # seconds; doctor warns if the locks of a dead machine are released later
 DEAD = "The locks of a crashed machine are released after {}"
-SLOW = (
+SET_KEEPALIVES = (
     ": set tcp_keepalive_time = 15, tcp_keepalive_interval = 5 and tcp_keepalive_probes = 3 in the configuration of "
     "the server"
 )
-FULL = (
+ALL_SESSIONS_IN_USE = (
     "This process has {} sessions with the database already, one for each lock that it holds or waits for. Release "
     "some locks, or raise ?max_sessions=."
 )
@@ -97,7 +97,7 @@ class AsyncAdvisoryQueue(AsyncQueue):
             if free:
                 place.session = await self._session(most)
                 if place.session is None and not wait:
-                    raise StoreError(FULL.format(most))
+                    raise StoreError(ALL_SESSIONS_IN_USE.format(most))
             if place.session is not None:
                 ((fence,),) = await self._say(place.session, "attempt", place.key, place.kind)
                 if room.grant(place, fence):
@@ -142,12 +142,18 @@ class AsyncAdvisoryQueue(AsyncQueue):
             session = await self._session(room.most_to_wait())
         finally:
             with room.mutex:
-                place.until, place.stands = now() + place.claim.spec.ttl, session is not None and room.is_in(place)
-                place.session = session if place.stands else None
-        if place.stands and rt.start_background("interlock-advisory-wait", self._wait, place, session) is not None:
+                place.until, place.is_waiting = (
+                    now() + place.claim.spec.ttl,
+                    session is not None and room.is_in(place),
+                )
+                place.session = session if place.is_waiting else None
+        if (
+            place.is_waiting
+            and rt.start_background("interlock-advisory-wait", self._wait, place, session) is not None
+        ):
             return POLL_INTERVAL
         with room.mutex:
-            place.stands, place.session = False, None
+            place.is_waiting, place.session = False, None
         if session is not None:
             room.keep(session)
         return NO_SESSION
@@ -170,7 +176,7 @@ class AsyncAdvisoryQueue(AsyncQueue):
         with room.mutex:
             granted = room.grant(place, fence)
             left = not room.is_in(place)
-            place.stands = False
+            place.is_waiting = False
         if left:
             return  # the caller that took the claim out releases its lock
         if granted:
@@ -190,7 +196,7 @@ class AsyncAdvisoryQueue(AsyncQueue):
         ((ticket,),) = await self._say(session, "queue", place.key)
         while fence is None and self._room.is_in(place):
             ((fence,),) = await self._say(
-                session, "wait", place.key, place.kind, ticket=ticket, seconds=SLICE + IO_TIMEOUT
+                session, "wait", place.key, place.kind, ticket=ticket, seconds=WAIT_SLICE + IO_TIMEOUT
             )
         return fence
 
@@ -210,7 +216,7 @@ class AsyncAdvisoryQueue(AsyncQueue):
             StoreError: the server does not answer.
         """
         try:
-            if place.stands:
+            if place.is_waiting:
                 await self._break_off(place)
             return place.session is None or await self._give_back(place, place.session)
         finally:
@@ -219,17 +225,17 @@ class AsyncAdvisoryQueue(AsyncQueue):
     async def _break_off(self, place: AdvisoryPlace) -> None:
         """End a wait, which may be granted at this very moment."""
         pause, deadline = SOONEST, now() + IO_TIMEOUT
-        while place.stands and place.session is not None and now() < deadline:
+        while place.is_waiting and place.session is not None and now() < deadline:
             try:
                 await self.ask("break off", pid=place.session.pid)
             except StoreError:
                 deadline = 0.0
             # The cancel has no effect if it arrives before the server has begun the wait.
             again = now() + pause
-            while place.stands and now() < again:
-                await rt.sleep(MOMENT)
+            while place.is_waiting and now() < again:
+                await rt.sleep(SESSION_CHECK_INTERVAL)
             pause *= 2
-        if place.stands and place.session is not None:
+        if place.is_waiting and place.session is not None:
             place.session.silent = True
 
     async def _give_back(self, place: AdvisoryPlace, session: BaseSession) -> bool:
@@ -243,7 +249,7 @@ class AsyncAdvisoryQueue(AsyncQueue):
             if session.silent:
                 raise UnknownOutcome("The session with the database did not reply, and was closed.")
             while session.busy and now() < deadline:
-                await rt.sleep(MOMENT)  # a renewal of its lease is in progress
+                await rt.sleep(SESSION_CHECK_INTERVAL)  # a renewal of its lease is in progress
             try:
                 await self._say(session, "give back", place.key)
             except Refused:  # a cancel that was meant for the wait came late, and hit the release
@@ -380,13 +386,13 @@ class AsyncAdvisoryQueue(AsyncQueue):
     async def doctor(self) -> list[Check]:
         ((version, space, idle, interval, count),) = await self.ask("about")
         seconds = int(idle or 0) + int(interval or 0) * int(count or 0)
-        soon = 0 < seconds <= LONG
+        soon = 0 < seconds <= LATE_RELEASE
         after = f"{seconds} s" if seconds else "the time-out of its system (two hours on Linux)"
         most = self._room.options.max_sessions
         return [
             Check("server", "ok", str(version)),
             Check("lock table", "ok", f"{space}, {most} of this process, each with its own session."),
-            Check("dead machine", "ok" if soon else "warn", DEAD.format(after) + ("" if soon else SLOW)),
+            Check("dead machine", "ok" if soon else "warn", DEAD.format(after) + ("" if soon else SET_KEEPALIVES)),
         ]
 
     async def aclose(self) -> None:

@@ -160,12 +160,12 @@ class AsyncGateway:
             )
         return ended(where, error)
 
-    async def listen(self, body: str, hear: Callable[[str], rt.Result[bool]]) -> None:
+    async def listen(self, body: str, on_line: Callable[[str], rt.Result[bool]]) -> None:
         """Watch until no event came for `LONGEST_SILENCE`; one watch at a time.
 
         Args:
             body: the request.
-            hear: is called with each line of the reply, until it returns False.
+            on_line: is called with each line of the reply, until it returns False.
 
         Raises:
             StoreError: the watch ended for another reason.
@@ -175,7 +175,7 @@ class AsyncGateway:
             response = await self._respond(where, "watch", body, self._options.io_timeout, silence)
             try:
                 async for line in response.aiter_lines():
-                    if not await hear(line):
+                    if not await on_line(line):
                         return
             finally:
                 self._let_go()

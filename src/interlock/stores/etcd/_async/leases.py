@@ -11,7 +11,7 @@ from interlock.runtime import clock
 from interlock.stores.etcd._async.gateway import AsyncGateway
 from interlock.stores.etcd.wire import LeaseEnded
 
-LONG = 5.0  # seconds; longer leases get an extra second, so that they can be reused during that second
+REUSABLE_TTL = 5.0  # seconds; longer leases get an extra second, so that they can be reused during that second
 STREAM = 16  # leases extended by one request: as many as fit into the first 512 bytes, which the gateway reads
 
 
@@ -93,4 +93,4 @@ class AsyncLeases:
 
 
 def _seconds(ttl: float) -> int:
-    return math.ceil(ttl) + (ttl >= LONG)
+    return math.ceil(ttl) + (ttl >= REUSABLE_TTL)

@@ -29,11 +29,11 @@ from interlock.stores.etcd._async.gateway import AsyncGateway
 from interlock.stores.etcd._async.leases import AsyncLeases, Lease
 from interlock.stores.etcd._async.turns import AsyncTurns
 from interlock.stores.etcd.options import EtcdOptions
-from interlock.stores.etcd.wire import CLAIMS, DONE, LIVE, Found, Json
+from interlock.stores.etcd.wire import CLAIMS_FOLDER, LIVE, RECORD_KEY, Found, Json
 
 POLL_INTERVAL = 10.0  # seconds between two polls of a waiter; a safety net, because deletions are watched
-FEW = 16  # maximum number of claims of a name for which a listing asks for lease times
-AT_ONCE = 100  # operations of one transaction; etcd accepts 128
+MAX_LEASES_ASKED = 16  # maximum number of claims of a name for which a listing asks for lease times
+OPERATIONS_PER_TRANSACTION = 100  # operations of one transaction; etcd accepts 128
 
 
 class AsyncEtcdQueue(AsyncQueue):
@@ -90,7 +90,11 @@ class AsyncEtcdQueue(AsyncQueue):
     async def _enter(self, claim: Claim, wait: bool, deadline: float) -> EnterResult:
         """Put a claim into an empty line, or at the end if it waits or fits."""
         spec, folder = claim.spec, self._folder(claim.spec.key)
-        path, lease, look = folder + CLAIMS + claim.id, await self._leases.take(claim, deadline), wire.look(folder)
+        path, lease, look = (
+            folder + CLAIMS_FOLDER + claim.id,
+            await self._leases.take(claim, deadline),
+            wire.look(folder),
+        )
         queued = [wire.put(path, wire.place_of(claim, True), lease), look]
         done = await self._gateway.transact(
             [wire.has_no_news(folder, 0)],
@@ -123,9 +127,9 @@ class AsyncEtcdQueue(AsyncQueue):
             await self.leave(claim)
             return RUN_ALREADY_DONE
         if place is not None and place.state == USING and has_slots(place.units, place.capacity) and not place.held:
-            path, told = folder + CLAIMS + claim.id, wire.place_of(claim, waits=False)
+            path, told = folder + CLAIMS_FOLDER + claim.id, wire.place_of(claim, waits=False)
             done = await self._gateway.transact(
-                [wire.has_no_news(folder + CLAIMS, found.revision), wire.is_there(path)],
+                [wire.has_no_news(folder + CLAIMS_FOLDER, found.revision), wire.is_there(path)],
                 [
                     wire.put(path, told._replace(slot=place.slot, since=place.since), place.liveness_token),
                     wire.look(folder),
@@ -162,25 +166,29 @@ class AsyncEtcdQueue(AsyncQueue):
         """See `AsyncQueue.leave`."""
         self._turns.remove(claim.id)
         folder, deadline = self._folder(claim.spec.key), self._gateway.deadline()
-        path = folder + CLAIMS + claim.id
+        path = folder + CLAIMS_FOLDER + claim.id
         changes, rest = [wire.delete(path)], []
         if keep_for:
             places = (await self._read(claim.spec.key, deadline)).line.places
             if all(place.id != claim.id or place.state == PENDING for place in places):
                 return False
             waits = [place.id for place in places if place.once and place.state == PENDING]
-            drops = [wire.delete(folder + CLAIMS + id) for id in waits]
-            changes += drops[:AT_ONCE]
-            rest = drops[AT_ONCE:]
+            drops = [wire.delete(folder + CLAIMS_FOLDER + id) for id in waits]
+            changes += drops[:OPERATIONS_PER_TRANSACTION]
+            rest = drops[OPERATIONS_PER_TRANSACTION:]
             record = await self._leases.grant(int(keep_for) + 1, deadline)
-            changes.append(wire.put(folder + DONE, stored_result, record.id))
+            changes.append(wire.put(folder + RECORD_KEY, stored_result, record.id))
         try:
             removed = lone = await self._change(path, changes, deadline, repeat=False)
         except UnknownOutcome:
             lone = await self._change(path, changes, deadline)
             removed = lone or not keep_for  # the first request may have removed the claim
-        for start in range(0, len(rest) if removed else 0, AT_ONCE):  # if this fails, they find the record later
-            await self._gateway.transact([], rest[start : start + AT_ONCE], [], self._gateway.deadline())
+        for start in range(
+            0, len(rest) if removed else 0, OPERATIONS_PER_TRANSACTION
+        ):  # if this fails, they find the record later
+            await self._gateway.transact(
+                [], rest[start : start + OPERATIONS_PER_TRANSACTION], [], self._gateway.deadline()
+            )
         if lone:
             self._leases.free(claim)
         else:  # a cancelled request that arrives late must find no lease
@@ -198,7 +206,7 @@ class AsyncEtcdQueue(AsyncQueue):
 
     async def delete_run_result(self, key: str) -> bool:
         """See `AsyncQueue.delete_run_result`."""
-        path = self._folder(key) + DONE
+        path = self._folder(key) + RECORD_KEY
         return await self._change(path, [wire.delete(path)], self._gateway.deadline(), repeat=False)
 
     async def renew(self, claims: Sequence[Claim]) -> list[Renewed]:
@@ -206,8 +214,8 @@ class AsyncEtcdQueue(AsyncQueue):
         deadline = self._gateway.deadline(min([claim.spec.ttl * ANSWER_WITHIN for claim in claims], default=0.0))
         keys = list(dict.fromkeys(claim.spec.key for claim in claims))
         lines: dict[str, Found] = {}
-        for start in range(0, len(keys), AT_ONCE):
-            some = keys[start : start + AT_ONCE]
+        for start in range(0, len(keys), OPERATIONS_PER_TRANSACTION):
+            some = keys[start : start + OPERATIONS_PER_TRANSACTION]
             done = await self._gateway.transact([], [wire.look(self._folder(key)) for key in some], [], deadline)
             for key, response in zip(some, done["responses"], strict=True):
                 lines[key] = wire.found_in(self._folder(key), response["response_range"])
@@ -221,7 +229,7 @@ class AsyncEtcdQueue(AsyncQueue):
 
     async def adopt(self, key: str, id: str, claim: Claim, detached: bool = False) -> Held | None:
         """Adopt like `AsyncQueue.adopt`; on this store a claim always outlives its process."""
-        folder, deadline = self._folder(key) + CLAIMS, self._gateway.deadline()
+        folder, deadline = self._folder(key) + CLAIMS_FOLDER, self._gateway.deadline()
         found = await self._read(key, deadline)
         step = adopt(found.line, LIVE, id, claim, wire.origin())
         if step.line is not None:
@@ -239,7 +247,7 @@ class AsyncEtcdQueue(AsyncQueue):
 
     async def evict(self, key: str, id: str | None) -> int:
         """See `AsyncQueue.evict`."""
-        changes = [wire.delete(self._folder(key) + CLAIMS + (id or ""))]
+        changes = [wire.delete(self._folder(key) + CLAIMS_FOLDER + (id or ""))]
         done = await self._gateway.transact([], changes, [], self._gateway.deadline(), repeat=False)
         return int(done["responses"][0]["response_delete_range"].get("deleted", 0))
 
@@ -247,7 +255,7 @@ class AsyncEtcdQueue(AsyncQueue):
         """List like `AsyncQueue.look`, with lease times for at most `FEW` claims of a name."""
         views, deadline = [], self._gateway.deadline()
         for each, found in sorted((await self._lines(key)).items()):
-            few = len(found.line.places) <= FEW and not key.endswith(SEPARATOR)
+            few = len(found.line.places) <= MAX_LEASES_ASKED and not key.endswith(SEPARATOR)
             for place in found.line.places:
                 left = await self._leases.left(place.liveness_token, deadline) * MICROS if few else place.ttl
                 views.append(view_of(each, place, place.until - int(min(left, place.ttl))))

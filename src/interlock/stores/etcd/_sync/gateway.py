@@ -161,12 +161,12 @@ class Gateway:
             )
         return ended(where, error)
 
-    def listen(self, body: str, hear: Callable[[str], rt.Result[bool]]) -> None:
+    def listen(self, body: str, on_line: Callable[[str], rt.Result[bool]]) -> None:
         """Watch until no event came for `LONGEST_SILENCE`; one watch at a time.
 
         Args:
             body: the request.
-            hear: is called with each line of the reply, until it returns False.
+            on_line: is called with each line of the reply, until it returns False.
 
         Raises:
             StoreError: the watch ended for another reason.
@@ -176,7 +176,7 @@ class Gateway:
             response = self._respond(where, "watch", body, self._options.io_timeout, silence)
             try:
                 for line in response.iter_lines():
-                    if not hear(line):
+                    if not on_line(line):
                         return
             finally:
                 self._let_go()

@@ -12,7 +12,7 @@ from interlock.runtime import clock
 from interlock.stores.etcd._sync.gateway import Gateway
 from interlock.stores.etcd.wire import LeaseEnded
 
-LONG = 5.0  # seconds; longer leases get an extra second, so that they can be reused during that second
+REUSABLE_TTL = 5.0  # seconds; longer leases get an extra second, so that they can be reused during that second
 STREAM = 16  # leases extended by one request: as many as fit into the first 512 bytes, which the gateway reads
 
 
@@ -94,4 +94,4 @@ class Leases:
 
 
 def _seconds(ttl: float) -> int:
-    return math.ceil(ttl) + (ttl >= LONG)
+    return math.ceil(ttl) + (ttl >= REUSABLE_TTL)

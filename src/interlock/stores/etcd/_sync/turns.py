@@ -16,10 +16,10 @@ from interlock.runtime import _threads as rt
 from interlock.runtime import clock
 from interlock.runtime.waiters import Waiters
 from interlock.stores.etcd._sync.gateway import Gateway
-from interlock.stores.etcd.wire import Found, heard, line_of, watch
+from interlock.stores.etcd.wire import Found, line_of, watch, watch_changes
 
-PAUSE = 0.05  # seconds between two attempts to watch
-IDLE = 60.0  # seconds without a waiter, after which the watch ends
+RETRY_PAUSE = 0.05  # seconds between two attempts to watch
+IDLE_LIMIT = 60.0  # seconds without a waiter, after which the watch ends
 
 
 class Turns:
@@ -71,18 +71,18 @@ class Turns:
                 except StoreError:
                     self._gateway.invalidate_connections()
                     self._revision = 0
-                    rt.sleep(PAUSE)
+                    rt.sleep(RETRY_PAUSE)
         finally:
             self._runs = False
 
     def _is_wanted(self) -> bool:
         with self._mutex:
-            self._runs = not self._gateway.closed and (bool(self._keys) or clock.now() - self._used < IDLE)
+            self._runs = not self._gateway.closed and (bool(self._keys) or clock.now() - self._used < IDLE_LIMIT)
             return self._runs
 
     def _hear(self, text: str) -> bool:
         """Handle a line of the watch; return False to end the watch."""
-        gone, revision = heard(self._prefix, text)
+        gone, revision = watch_changes(self._prefix, text)
         keys = set(self._keys.copy().values())
         self._known = {key: line for key, line in self._known.items() if key in keys and self._revision}
         if not self._revision:  # the watch begins now, and earlier deletions were missed

@@ -15,39 +15,39 @@ from psycopg.pq.abc import PGconn, PGresult
 
 from interlock.core.errors import StoreError
 from interlock.core.failures import ConnectionEnded, NoAnswer, Refused, Unreachable, ended, no_answer
-from interlock.core.redaction import UNTOLD
+from interlock.core.redaction import CAUSE_HIDDEN
 from interlock.runtime import _aio as rt
 from interlock.runtime import clock, log
 from interlock.runtime.process import OwnedDescriptor, checked_pid
 from interlock.storekit._async.listener import SILENCE
 from interlock.stores.postgresql.options import PostgresOptions, connecting
 from interlock.stores.postgresql.wire import (
-    AT_ONCE,
     BEGIN,
     COMMIT,
-    FUNCTION,
+    CONFLICT_CODES,
+    IN_RECOVERY,
     ISOLATION,
+    NO_FUNCTION,
+    NO_SCHEMA,
+    NO_TABLE,
     PREPARED,
     READ_ONLY,
-    RECOVERY,
     ROLLBACK,
-    SCHEMA,
-    TABLE,
     UNPREPARED,
     PgStatement,
     PostgresWire,
-    Row,
+    TextRow,
     failure,
     finish,
     linger,
     not_connected,
     not_ours,
+    notify_statement,
     notifying,
-    telling,
 )
 
 RETRY_LIMIT = 2.0  # seconds for which a step is retried that failed because of other transactions
-PAUSE = 0.005  # seconds between two tries
+RETRY_PAUSE = 0.005  # seconds between two tries
 FULL_SOCKET = 0.001  # seconds until a full socket is tried again
 
 
@@ -74,7 +74,7 @@ async def dialled(options: PostgresOptions, deadline: float) -> Any:
             return connection
         raise StoreError(f"A new connection to {options.where} is in a transaction. `dial` must return new ones.")
     # Outside of the except clause: the text of the chained error could show a part of the password.
-    raise Unreachable(f"Cannot connect to {options.where}. {UNTOLD}")
+    raise Unreachable(f"Cannot connect to {options.where}. {CAUSE_HIDDEN}")
 
 
 class AsyncServer:
@@ -162,7 +162,7 @@ class AsyncPgConnection:
         except psycopg.OperationalError:
             self._end()
 
-    async def ask(self, request: PgStatement, deadline: float) -> list[Row]:
+    async def ask(self, request: PgStatement, deadline: float) -> list[TextRow]:
         """Perform a statement as a transaction of its own, and return its rows.
 
         Args:
@@ -178,7 +178,7 @@ class AsyncPgConnection:
         if self._ended:  # it ended while it was idle
             self._begin(await dialled(self._server.options, deadline))
         rows = await self._insist(request, deadline)
-        others = telling(rows, request.told) if request.told is not None and rows[0][-1] else None
+        others = notify_statement(rows, request.told) if request.told is not None and rows[0][-1] else None
         if others is not None:
             try:
                 await self._insist(others, deadline)
@@ -188,7 +188,7 @@ class AsyncPgConnection:
                 log.warn("Could not notify the next waiter, which will poll: %s", error)
         return rows
 
-    async def _insist(self, statement: PgStatement, deadline: float) -> list[Row]:
+    async def _insist(self, statement: PgStatement, deadline: float) -> list[TextRow]:
         """Perform a statement; retry after a conflict, after setting the isolation, or after creating the table."""
         made, until = False, min(deadline, clock.now() + RETRY_LIMIT)
         server = self._server
@@ -200,19 +200,19 @@ class AsyncPgConnection:
                 return await self.exchange((statement,), deadline)
             except Refused as error:
                 code = error.code
-                if code in (ISOLATION, READ_ONLY, RECOVERY) and not explicit:
+                if code in (ISOLATION, READ_ONLY, IN_RECOVERY) and not explicit:
                     server.explicit = True
                 elif code in (UNPREPARED, PREPARED) and clock.now() < until:
                     server.wire.prepared = {}
-                elif code in (TABLE, FUNCTION, SCHEMA) and server.options.create and not made:
+                elif code in (NO_TABLE, NO_FUNCTION, NO_SCHEMA) and server.options.create and not made:
                     made = True
                     await self._in_transaction(deadline, *server.wire.making)
-                elif code in AT_ONCE and clock.now() < until:
-                    await rt.sleep(PAUSE)
+                elif code in CONFLICT_CODES and clock.now() < until:
+                    await rt.sleep(RETRY_PAUSE)
                 else:
                     raise
 
-    async def _in_transaction(self, deadline: float, *statements: PgStatement) -> list[Row]:
+    async def _in_transaction(self, deadline: float, *statements: PgStatement) -> list[TextRow]:
         """Perform statements in a transaction that sets its isolation level, by one request."""
         try:
             return await self.exchange((BEGIN, *statements, COMMIT), deadline)
@@ -220,7 +220,7 @@ class AsyncPgConnection:
             await self.exchange((ROLLBACK,), deadline)
             raise
 
-    async def exchange(self, statements: Sequence[PgStatement], deadline: float) -> list[Row]:
+    async def exchange(self, statements: Sequence[PgStatement], deadline: float) -> list[TextRow]:
         """Perform statements by one request; return the rows of the last one that has rows."""
         results: list[PGresult] = []
         pgconn, arrivals = self._pgconn, self._arrivals
@@ -266,8 +266,8 @@ class AsyncPgConnection:
         self._pgconn.pipeline_sync()
         return new
 
-    def _rows(self, results: Sequence[PGresult]) -> list[Row]:
-        rows: list[Row] = []
+    def _rows(self, results: Sequence[PGresult]) -> list[TextRow]:
+        rows: list[TextRow] = []
         for result in results:
             if result.status == ExecStatus.TUPLES_OK:
                 columns = range(result.nfields)

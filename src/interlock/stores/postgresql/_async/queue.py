@@ -11,7 +11,7 @@ from interlock.storekit._async.pool import AsyncPool
 from interlock.storekit._async.server_queue import AsyncServerQueue
 from interlock.stores.postgresql._async.connection import AsyncServer
 from interlock.stores.postgresql.options import PostgresOptions
-from interlock.stores.postgresql.wire import PgStatement, PostgresWire, Row
+from interlock.stores.postgresql.wire import PgStatement, PostgresWire, TextRow
 
 SWEEP_EVERY = 64  # releases
 SWEEP_PAGES = 64
@@ -20,7 +20,7 @@ OLDEST = 140000
 SKEW = 1.0  # seconds; doctor warns if the clocks differ by more
 
 
-class AsyncPostgresQueue(AsyncServerQueue[PgStatement, list[Row]]):
+class AsyncPostgresQueue(AsyncServerQueue[PgStatement, list[TextRow]]):
     """A queue in a PostgreSQL database.
 
     Args:

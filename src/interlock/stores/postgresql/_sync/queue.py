@@ -12,7 +12,7 @@ from interlock.storekit._sync.pool import Pool
 from interlock.storekit._sync.server_queue import ServerQueue
 from interlock.stores.postgresql._sync.connection import Server
 from interlock.stores.postgresql.options import PostgresOptions
-from interlock.stores.postgresql.wire import PgStatement, PostgresWire, Row
+from interlock.stores.postgresql.wire import PgStatement, PostgresWire, TextRow
 
 SWEEP_EVERY = 64  # releases
 SWEEP_PAGES = 64
@@ -21,7 +21,7 @@ OLDEST = 140000
 SKEW = 1.0  # seconds; doctor warns if the clocks differ by more
 
 
-class PostgresQueue(ServerQueue[PgStatement, list[Row]]):
+class PostgresQueue(ServerQueue[PgStatement, list[TextRow]]):
     """A queue in a PostgreSQL database.
 
     Args:

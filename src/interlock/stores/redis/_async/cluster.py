@@ -23,7 +23,7 @@ from interlock.stores.redis.resp import RedisCommand, Reply, ReplyError, pack
 from interlock.stores.redis.settings import Address, Settings
 from interlock.stores.redis.wire import RedisWire, with_source
 
-PAUSE = 0.05  # seconds before a failed request is retried
+RETRY_PAUSE = 0.05  # seconds before a failed request is retried
 HOPS = 5  # redirections in a row, after which there is a pause before each
 ASKING = pack("ASKING")
 
@@ -101,7 +101,7 @@ class AsyncCluster:
                 if not asking:
                     await self.read_map_if_possible(version, target)
                 if hops > HOPS:
-                    await rt.sleep(PAUSE)
+                    await rt.sleep(RETRY_PAUSE)
                 if clock.now() > deadline:
                     raise TransientRefusal(str(error)) from error
             except NoAnswer:
@@ -111,9 +111,9 @@ class AsyncCluster:
                 raise
             except (TransientRefusal, Unreachable):
                 target, asking = None, False
-                if clock.now() + PAUSE > deadline:
+                if clock.now() + RETRY_PAUSE > deadline:
                     raise
-                await rt.sleep(PAUSE)
+                await rt.sleep(RETRY_PAUSE)
                 await self.read_map_if_possible(version)
 
     async def _ask_node(

@@ -12,7 +12,7 @@ from interlock.runtime import clock, log
 from interlock.stores.redis import _aio as sockets
 from interlock.stores.redis.errors import garbled, refusal, see_it_is_there, unreachable
 from interlock.stores.redis.library import answered, as_bytes, as_of_socket
-from interlock.stores.redis.resp import MISSING, Garbage, Parser, RedisCommand, ReplyError, grants, pack
+from interlock.stores.redis.resp import INCOMPLETE, Garbage, Parser, RedisCommand, ReplyError, grants, pack
 from interlock.stores.redis.settings import Address, Settings
 from interlock.stores.redis.wire import with_source
 
@@ -144,7 +144,7 @@ class AsyncRedisConnection:
     async def next(self, deadline: float) -> Any:
         """Return the next reply or message."""
         reply = self._parser.next()
-        if reply is MISSING:
+        if reply is INCOMPLETE:
             return await self._rest(await self.stream.receive(deadline), deadline)
         return reply
 
@@ -153,7 +153,7 @@ class AsyncRedisConnection:
             if not data:
                 raise ConnectionResetError("closed by the server")
             self._parser.feed(data)
-            if (reply := self._parser.next()) is not MISSING:
+            if (reply := self._parser.next()) is not INCOMPLETE:
                 return reply
             data = await self.stream.receive(deadline)
 

@@ -24,7 +24,7 @@ from interlock.stores.redis.resp import RedisCommand, Reply, ReplyError, pack
 from interlock.stores.redis.settings import Address, Settings
 from interlock.stores.redis.wire import RedisWire, with_source
 
-PAUSE = 0.05  # seconds before a failed request is retried
+RETRY_PAUSE = 0.05  # seconds before a failed request is retried
 HOPS = 5  # redirections in a row, after which there is a pause before each
 ASKING = pack("ASKING")
 
@@ -102,7 +102,7 @@ class Cluster:
                 if not asking:
                     self.read_map_if_possible(version, target)
                 if hops > HOPS:
-                    rt.sleep(PAUSE)
+                    rt.sleep(RETRY_PAUSE)
                 if clock.now() > deadline:
                     raise TransientRefusal(str(error)) from error
             except NoAnswer:
@@ -112,9 +112,9 @@ class Cluster:
                 raise
             except (TransientRefusal, Unreachable):
                 target, asking = None, False
-                if clock.now() + PAUSE > deadline:
+                if clock.now() + RETRY_PAUSE > deadline:
                     raise
-                rt.sleep(PAUSE)
+                rt.sleep(RETRY_PAUSE)
                 self.read_map_if_possible(version)
 
     def _ask_node(

@@ -13,7 +13,7 @@ from interlock.runtime import clock, log
 from interlock.stores.redis import _threads as sockets
 from interlock.stores.redis.errors import garbled, refusal, see_it_is_there, unreachable
 from interlock.stores.redis.library import answered, as_bytes, as_of_socket
-from interlock.stores.redis.resp import MISSING, Garbage, Parser, RedisCommand, ReplyError, grants, pack
+from interlock.stores.redis.resp import INCOMPLETE, Garbage, Parser, RedisCommand, ReplyError, grants, pack
 from interlock.stores.redis.settings import Address, Settings
 from interlock.stores.redis.wire import with_source
 
@@ -145,7 +145,7 @@ class RedisConnection:
     def next(self, deadline: float) -> Any:
         """Return the next reply or message."""
         reply = self._parser.next()
-        if reply is MISSING:
+        if reply is INCOMPLETE:
             return self._rest(self.stream.receive(deadline), deadline)
         return reply
 
@@ -154,7 +154,7 @@ class RedisConnection:
             if not data:
                 raise ConnectionResetError("closed by the server")
             self._parser.feed(data)
-            if (reply := self._parser.next()) is not MISSING:
+            if (reply := self._parser.next()) is not INCOMPLETE:
                 return reply
             data = self.stream.receive(deadline)
 

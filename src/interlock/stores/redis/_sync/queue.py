@@ -21,7 +21,10 @@ from interlock.stores.redis.wire import DEAF_LOOK, RedisWire
 
 CHANNEL = "interlock:wake:"
 SKEW = 1.0  # seconds; doctor warns if clocks differ by more
-TRIES, MESSAGE_LIMIT = 3, 2.0  # a message may be lost when a node has just joined its cluster; seconds for each
+MESSAGE_ATTEMPTS, MESSAGE_LIMIT = (
+    3,
+    2.0,
+)  # a message may be lost when a node has just joined its cluster; seconds for each
 
 
 def pool_to(dialer: Dialer, wire: RedisWire) -> Asks[RedisCommand, Reply]:
@@ -122,7 +125,7 @@ class RedisQueue(ServerQueue[RedisCommand, Reply]):
         id, waiter = rt.fresh_id(), self.subscribe()
         self._waiters.add(id, waiter)
         try:
-            for _ in range(TRIES):
+            for _ in range(MESSAGE_ATTEMPTS):
                 self._ask_twice(RedisCommand(pack("PUBLISH", self.channel, f"{id} 1")))
                 if waiter.wait(MESSAGE_LIMIT) is not None:
                     return Check("messages", "ok", "A published message arrived.")
@@ -131,7 +134,8 @@ class RedisQueue(ServerQueue[RedisCommand, Reply]):
         return Check(
             "messages",
             "fail",
-            f"A published message did not arrive within {TRIES * MESSAGE_LIMIT:g} s. Waiters poll instead.",
+            f"A published message did not arrive within {MESSAGE_ATTEMPTS * MESSAGE_LIMIT:g} s. "
+            "Waiters poll instead.",
         )
 
 
