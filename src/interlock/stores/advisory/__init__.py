@@ -1,4 +1,4 @@
-"""postgresql+advisory://, mysql+advisory://: advisory locks, which the server releases when their session ends."""
+"""postgresql+advisory://, mysql+advisory://: locks that end with their session."""
 
 import sys
 from urllib.parse import SplitResult
@@ -29,7 +29,7 @@ class AdvisoryStore(Store):
             raise StoreError("Advisory locks need a POSIX system. Use postgresql:// here.")
         self._options = options
         self.features = frozenset(("order",) if options.mysql else ("readers",))
-        # Imported now: a child forked during another thread's import would wait for that import forever.
+        # Imported now, because a child forked during another thread's import would wait for that import forever.
         if options.mysql:
             from interlock.stores.advisory.mariadb import MariaSession as Session
         else:
@@ -38,7 +38,7 @@ class AdvisoryStore(Store):
 
     @classmethod
     def from_url(cls, url: SplitResult) -> "AdvisoryStore":
-        """Return the store on the server of a URL; it opens sessions when they are needed."""
+        """Return the store on the server of a URL; it opens sessions when needed."""
         require_module(*(postgresql if url.scheme.startswith("postgresql") else mysql).NEEDS)
         return cls(options_of(url))
 

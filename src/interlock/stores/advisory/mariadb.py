@@ -1,4 +1,4 @@
-"""A session with MariaDB: its connection, how it is set up, and its blocking requests."""
+"""A session with MariaDB: connection, set-up, and blocking requests."""
 
 import socket
 

@@ -1,4 +1,4 @@
-"""A session with PostgreSQL: its connection, how it is set up, and the detection of its end."""
+"""A session with PostgreSQL: connection, set-up, and detection of its end."""
 
 from contextlib import suppress
 

@@ -1,4 +1,4 @@
-"""One session with a database: it holds one lock, waits for one, or is idle."""
+"""A session with a database, which holds one lock, waits for one, or is idle."""
 
 import os
 import re
@@ -34,7 +34,7 @@ def _sequence_in(name: str, text: str) -> str:
 
 
 OWN_OPTIONS: dict[str, Reader] = {"max_sessions": number_in, "sequence": _sequence_in}
-"""Our options; the others are passed to the client library."""
+"""interlock's own options; the others are passed to the client library."""
 
 
 class Options(NamedTuple):
@@ -42,10 +42,10 @@ class Options(NamedTuple):
 
     Attributes:
         arguments: names and values for a connection of psycopg, or of PyMySQL.
-        max_sessions: the most sessions of this process: holding a lock, waiting for one, or idle.
+        max_sessions: maximum number of sessions of this process, whether holding, waiting or idle.
         sequence: the name of the database sequence that issues the fences.
         mysql: True for MariaDB, False for PostgreSQL.
-        torn: True if an error text of the client library may repeat a part of the password.
+        torn: True if an error of the client library may repeat part of the password.
     """
 
     arguments: tuple[tuple[str, Any], ...]
@@ -63,7 +63,7 @@ def options_of(url: SplitResult) -> Options:
     """Read the URL.
 
     Raises:
-        InvalidArgument: an option is unknown, out of its range, or given twice.
+        InvalidArgument: an option is unknown, out of range, or repeated.
     """
     mysql, given = not url.scheme.startswith("postgresql"), options_in(url)
     if mysql:
@@ -91,7 +91,7 @@ IO_TIMEOUT = 5.0  # seconds to wait for a reply
 KEPT_ALIVE = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 20_000}  # s, s, count, ms
 
 never_collected: list[Any] = []
-"""Sessions of the parent process, or whose descriptor is another file now: if collected, libpq would close that."""
+"""Sessions that must not be collected, because libpq would close other files."""
 Rows: TypeAlias = list[tuple[str | None, ...]]
 
 
@@ -109,7 +109,7 @@ def refusal(code: str, text: str) -> Refused:
 
 
 class BaseSession(ABC):
-    """A session; the subclasses know the protocol of a database.
+    """A session; subclasses implement the protocol of a database.
 
     Args:
         options: the options of the URL.
@@ -119,11 +119,11 @@ class BaseSession(ABC):
         words: the statements of the server.
         client: the connection of psycopg or PyMySQL, once it is connected.
         fd: the descriptor of its socket; -1 while it has none.
-        pid: the server's id of the session, as the protocol reports it.
-        alive: False once it has ended; the server releases its lock when it notices.
+        pid: the server's id of the session, from the protocol.
+        alive: False after its end; the server releases its lock when it notices.
         busy: True while a caller sends a request or waits for the reply.
-        silent: True if a reply did not come in time, so that the server may not notice that the session ends.
-        owes: True while a reply of PostgreSQL is due, which the next caller must read first.
+        silent: True if a reply did not come in time, so that the server may not notice the end of the session.
+        owes: True while a reply of PostgreSQL is pending, which the next caller must read first.
     """
 
     words: Mapping[str, str]
@@ -158,21 +158,21 @@ class BaseSession(ABC):
         self.fd, self.file = fd, OwnedDescriptor(fd)
 
     def see_that_it_is_ours(self) -> None:
-        """End the session if the program has closed its descriptor; another file with that number stays untouched."""
+        """End the session if the program has closed its descriptor, without touching other files."""
         with self._mutex:
             if self.fd >= 0 and self.file is not None and not self.file.is_ours():
                 self.alive, self.fd = False, -1
                 never_collected.append(self)
 
     def over(self) -> None:
-        """Give the session free after a request, or close it if it has ended meanwhile."""
+        """Release the session after a request, or close it if it has ended."""
         with self._mutex:
             self.busy = False
             if not self.alive:
                 self.close()
 
     def end(self) -> None:
-        """End the session, from any thread; a caller that is using it gets an error, and closes it."""
+        """End the session from any thread; a caller that uses it gets an error, and closes it."""
         self.see_that_it_is_ours()
         with self._mutex:
             self.alive = False
@@ -183,7 +183,7 @@ class BaseSession(ABC):
                     self.file.shut_down()
 
     def abandon(self) -> None:
-        """Close the socket in a forked child, without a message to the server that would end the parent's session."""
+        """Close the socket in a forked child, without ending the parent's session."""
         self.alive = False
         if self.fd >= 0:
             with suppress(OSError):
@@ -214,7 +214,7 @@ class BaseSession(ABC):
         )
 
     def say(self, text: str) -> Rows:
-        """Perform a statement while the session is set up; blocks.  Raises as `perform`."""
+        """Perform a statement during the set-up; blocks.  Raises like `perform`."""
         self.begin()
         return self.perform(text, IO_TIMEOUT)
 
@@ -222,11 +222,11 @@ class BaseSession(ABC):
         """Create the sequence of the fences; blocks.
 
         Args:
-            start: the first fence: the clock in microseconds, as a session that has leapt on a sequence which was
-                dropped since does not leap on this one.
+            start: the first fence: the clock in microseconds.  A session that has leapt on a sequence which was
+                dropped later does not leap on this one.
 
         Raises:
-            StoreError: the role may not do that.
+            StoreError: the role lacks the right.
         """
         make = f"CREATE SEQUENCE IF NOT EXISTS {self.options.sequence} START WITH {start}"
         try:
@@ -240,7 +240,7 @@ class BaseSession(ABC):
 
     @abstractmethod
     def connect(self) -> None:
-        """Connect to the server, see that it is usable for advisory locks, and set the session up; blocks.
+        """Connect, check the server's suitability, and set the session up; blocks.
 
         Raises:
             StoreError: the server is unreachable, its locks do not exclude all clients, or it refuses.
@@ -252,11 +252,11 @@ class BaseSession(ABC):
 
         Args:
             text: the statement; the caller has called `begin`.
-            seconds: to wait for the reply; None for no limit.
+            seconds: maximum wait for the reply; None for no limit.
 
         Raises:
             Refused: the server refuses.
-            UnknownOutcome: the connection failed, or no answer came in time.
+            UnknownOutcome: the connection failed, or no reply came in time.
         """
 
     def close(self) -> None:
@@ -267,4 +267,4 @@ class BaseSession(ABC):
 
     @abstractmethod
     def has_ended(self) -> bool:
-        """Return, without waiting, whether the server has ended the session; call it only while `busy` is False."""
+        """Return whether the server has ended the session, without waiting, while not `busy`."""

@@ -1,8 +1,8 @@
-"""The advisory locks of one process on one server: its claims, and the sessions that hold the locks or wait for them.
+"""The claims and sessions of advisory locks of one process on one server.
 
-Each claim that holds a lock has a session of its own.  Of the claims of this process that wait for the same name only
-the first has a session, which waits in the server; the others wait behind it in this module.  Leases are kept here
-too, because the server has none: it releases the lock of a session when the session ends.
+Each claim that holds a lock has its own session.  Of the claims of this process that wait for the same name only the
+first has a session, which waits in the server; the others wait behind it in this module.  Leases are kept here too,
+because the server has none: it releases the lock of a session when the session ends.
 """
 
 import threading
@@ -25,7 +25,7 @@ class AdvisoryPlace:
     """A claim of this process.
 
     Attributes:
-        claim, waiter: as given.
+        claim, waiter: the arguments.
         doubt: of the queue by which the claim entered: it is called with the id when the claim is lost.
         key: the lock's key in the server.
         kind: "_shared" for a reader, "" otherwise.
@@ -33,9 +33,9 @@ class AdvisoryPlace:
         session: the session that holds the lock or waits for it.
         is_waiting: True while that session waits in the server, or is being opened for it.
         fence: its fencing token, when using.
-        until: when its lease expires, in seconds of `now`.
-        since: when it entered, in seconds since the epoch.
-        held: when it got the lock, in seconds since the epoch; None before.
+        until: the end of its lease, in seconds of `now`.
+        since: the time of its entry, in seconds since the epoch.
+        held: the time of its acquisition, in seconds since the epoch; None before.
     """
 
     __slots__ = (
@@ -62,12 +62,12 @@ class AdvisoryPlace:
 
 
 def number_of(key: str) -> int:
-    """Return the 64-bit number that is the key of a lock in the server."""
+    """Return the 64-bit key of a lock in the server."""
     return int.from_bytes(blake2b(key.encode(), digest_size=8, person=b"interlock").digest(), "big", signed=True)
 
 
 class AdvisoryRoom:
-    """The claims and sessions of this process for one URL; all its clients, of threads and of tasks, share them.
+    """The claims and sessions of this process for one URL, shared by all its clients.
 
     A signal handler or a finalizer that uses a lock may interrupt any section under the mutex, which is re-entrant:
     therefore each section iterates over a copy.
@@ -100,17 +100,17 @@ class AdvisoryRoom:
         return all(each.kind and place.kind and each.state != "pending" for each in others)
 
     def take_out(self, id: str) -> AdvisoryPlace | None:
-        """Remove a claim and return it: the caller must release its lock.  None if another caller has removed it."""
+        """Remove a claim and return it; the caller must release its lock.  None if already removed."""
         checked_pid()  # forgets all claims in a child that was forked without Python's fork hooks
         with self.mutex:
             return self.places.pop(id, None)
 
     def grant(self, place: AdvisoryPlace, fence: str | None) -> bool:
-        """Let a claim hold the lock that its session has got with a fence; False if the claim was removed meanwhile.
+        """Record the grant of a claim with a fence; return False if the claim was removed.
 
         Args:
             place: the claim.
-            fence: its fence; None if its session has not got the lock.
+            fence: its fence; None if its session has no grant.
         """
         with self.mutex:
             if fence is None or not self.is_in(place):
@@ -121,7 +121,7 @@ class AdvisoryRoom:
         return True
 
     def is_in(self, place: AdvisoryPlace) -> bool:
-        """Return True if a claim has not been removed."""
+        """Return True if a claim was not removed."""
         return self.places.get(place.claim.id) is place
 
     def settled(self, key: str) -> list[AdvisoryPlace]:
@@ -133,14 +133,14 @@ class AdvisoryRoom:
         )
 
     def may_stand(self, place: AdvisoryPlace) -> bool:
-        """Return True, and mark the claim as waiting in the server, if it is this process's first waiter there."""
+        """Return True, and mark the claim as waiting in the server, if it is the first here."""
         with self.mutex:
             is_waiting = place.is_waiting or self._head(place.key) is not place
             place.is_waiting = place.is_waiting or not is_waiting
             return not is_waiting
 
     def most_to_wait(self) -> int:
-        """Return the limit of sessions for one more waiter; 0 if waiters would use more than half of the sessions."""
+        """Return the limit of sessions for one more waiter; 0 if waiters use half of them."""
         most = self.options.max_sessions
         with self.mutex:
             return most if 2 * sum(each.is_waiting for each in tuple(self.places.values())) <= most + 1 else 0
@@ -161,7 +161,7 @@ class AdvisoryRoom:
     # -- sessions ---------------------------------------------------------------------------------------
 
     def take(self, most: float) -> Any:
-        """Return an idle session, or a new one that the caller must open; None if there are `most` already."""
+        """Return an idle session, or a new one to open; None if there are `most`."""
         checked_pid()
         while most:
             with self.mutex:
@@ -179,7 +179,7 @@ class AdvisoryRoom:
         return None
 
     def keep(self, session: BaseSession) -> None:
-        """Keep a session for the next caller, or end it if it is not usable."""
+        """Keep a session for the next caller, or end it if it is unusable."""
         with self.mutex:
             good = session.alive and not session.silent and not session.busy
             if good and session in self.sessions and len(self.sessions) <= self.options.max_sessions:
@@ -204,7 +204,7 @@ class AdvisoryRoom:
     # -- leases -----------------------------------------------------------------------------------------
 
     def mind(self, place: AdvisoryPlace) -> None:
-        """Schedule the next check of leases and sessions, no later than the end of this claim's lease."""
+        """Schedule the next check of leases and sessions, before this claim's lease ends."""
         self._alarm.set(min(place.until, now() + LOOK_AFTER))
 
     def _look_after(self) -> None:
@@ -225,7 +225,7 @@ class AdvisoryRoom:
         return place.state == "using" and not session.busy and (not session.alive or session.has_ended())
 
     def lose(self, place: AdvisoryPlace) -> None:
-        """End the session of a claim that was removed, and notify its queue or its waiter."""
+        """End the session of a removed claim, and notify its queue or waiter."""
         if place.session is not None:
             self.drop(place.session)
             self.close_idle()  # the idle ones use the same server and network path
@@ -237,7 +237,7 @@ class AdvisoryRoom:
 
 
 rooms: dict[Options, AdvisoryRoom] = {}
-"""The rooms of this process, by their options."""
+"""The session managers of this process, by their options."""
 
 
 def _after_fork() -> None:
@@ -272,7 +272,7 @@ def view_of(place: AdvisoryPlace) -> ClaimView:
 
 
 def foreign_view(key: str, row: tuple[str | None, ...]) -> ClaimView:
-    """Return the public view of a claim of another process, made of a row of the "look" statement."""
+    """Return the view of another process's claim from a row of the "look" statement."""
     number, granted, mode, application, since = row
     host, _, process = (application or "").removeprefix("interlock ").rpartition(":")
     return ClaimView(

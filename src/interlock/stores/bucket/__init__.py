@@ -27,11 +27,11 @@ class BucketStore(BlockingStore):
     """A store in a bucket.
 
     Args:
-        made: returns the store of obstore; called once for each queue.
+        made: creates the store of obstore; called once for each queue.
         prefix: the prefix of the names of all objects.
-        where: the bucket as messages show it, without a password.
+        where: the bucket for messages, without a password.
         server: more text that identifies the bucket; all clients of one bucket share an estimate of its clock.
-        pace: the least seconds between two writes of one object.
+        pace: minimum seconds between two writes of one object.
     """
 
     features = ALL
@@ -63,14 +63,14 @@ class BucketStore(BlockingStore):
         return self._steps()
 
     def race(self, clients: int, rounds: int) -> list[Check]:
-        """Test whether only one of many concurrent conditional writes succeeds; as `interlock doctor --race`.
+        """Test whether only one of many concurrent conditional writes succeeds.
 
         Args:
             clients: the number of clients that write.
             rounds: the number of rounds.
 
         Raises:
-            StoreError: the bucket can't be used.
+            StoreError: the bucket is unusable.
         """
         from obstore.exceptions import BaseError
 
@@ -104,7 +104,9 @@ def _store_of(url: SplitResult) -> BucketStore:
     how["client_options"] = {"timeout": timeout, "connect_timeout": timeout}
     if given.get("endpoint", "").startswith("http://"):
         how["client_options"]["allow_http"] = True
-    how["retry_config"] = {"max_retries": 0}  # we handle a lost reply: a retry would fail on its own first write
+    how["retry_config"] = {
+        "max_retries": 0
+    }  # we handle a lost reply, because a retry would fail on its own first write
     kind = getattr(obstore.store, _USES[url.scheme])
     prefix = unquote(url.path).strip("/") or DEFAULT_PREFIX
     pace = GCS_PACE if url.scheme == "gs" else 0.0

@@ -1,4 +1,4 @@
-"""A race for one object: test whether a server lets only one of many concurrent conditional writes succeed.
+"""A race for one object: does a server let only one concurrent write succeed?
 
 Some S3-compatible servers let two succeed under load (SeaweedFS #8800, RustFS #1659, versitygw #2288).
 """
@@ -21,7 +21,7 @@ USE = "Do not keep locks there. Ask the vendor for atomic conditional writes."
 
 
 def race(opened: Callable[[], Any], path: str, clients: int, rounds: int) -> list[Check]:
-    """Let many clients write one object at the same moment, each on condition that it is unchanged; repeat that.
+    """Let many clients write one object at the same moment if unchanged, repeatedly.
 
     Args:
         opened: returns a new store of obstore, with its own connections.
@@ -30,7 +30,7 @@ def race(opened: Callable[[], Any], path: str, clients: int, rounds: int) -> lis
         rounds: the number of rounds; in every tenth round, from the first, the object does not exist yet.
 
     Returns:
-        The findings: how many rounds had one winner, and whether the object has the content that the winner wrote.
+        The findings: the number of rounds with one winner, and whether the object has the winner's content.
     """
     stores = [opened() for _ in range(clients)]
     list(stores[0].list(path))  # raises if the bucket does not exist; on some servers a write would create it

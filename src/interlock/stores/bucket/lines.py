@@ -1,4 +1,4 @@
-"""The lines in a bucket: each is one object, which is written only if it is unchanged since it was read.
+"""The lines in a bucket: objects that are written only if unchanged since the read.
 
 An object begins with a nonce. The ETag of S3 is a hash of the content, so two equal contents would have the same one,
 and a stale write could succeed. An object is never deleted.
@@ -75,7 +75,7 @@ class Loaded(NamedTuple):
 
 
 class BucketClock:
-    """An estimate of the bucket's clock; the callers pass the store of obstore.
+    """An estimate of the bucket's clock; callers pass the store of obstore.
 
     Args:
         path: the prefix of the names of the objects that samples write.
@@ -84,7 +84,7 @@ class BucketClock:
     def __init__(self, path: str) -> None:
         self._path = path
         self._low, self._high, self._sampled = -1e18, 1e18, -1e18
-        self._age = 1.0  # seconds until the next sample: short at first, because each narrows the bounds
+        self._age = 1.0  # seconds until the next sample: short at first, because each sample narrows the bounds
 
     def sample(self, bucket: Any, age: float) -> None:
         """Write an object and ask for its time, unless the last sample is younger than `age` in seconds."""
@@ -95,7 +95,7 @@ class BucketClock:
         bucket.put(path, b"")
         received = clock.awake_or_not()
         written = bucket.head(path)["last_modified"]
-        with contextlib.suppress(BaseError, FileNotFoundError):  # a failed clean-up does not spoil the sample
+        with contextlib.suppress(BaseError, FileNotFoundError):  # a failed clean-up does not affect the sample
             bucket.delete(path)
         low = written.timestamp() - received
         high = written.timestamp() - sent + (0.0 if written.microsecond else 1.0)
@@ -106,12 +106,12 @@ class BucketClock:
         self._sampled, self._age = received, min(STALE, 2 * self._age)
 
     def ahead(self, bucket: Any) -> float:
-        """Return how many seconds the bucket's clock is ahead of the one of this process."""
+        """Return the seconds by which the bucket's clock is ahead of this process."""
         self.sample(bucket, self._age)
         return (self._low + self._high) / 2
 
     def slack(self, bucket: Any) -> float:
-        """Return by how many seconds `ahead` may be wrong."""
+        """Return the maximum error of `ahead` in seconds."""
         self.sample(bucket, self._age)
         return (self._high - self._low) / 2 + MARGIN
 
@@ -121,8 +121,8 @@ class Seen(NamedTuple):
 
     Attributes:
         mark: the claim's renewal count, and the stored end of its lease, which a waiter extends when it polls.
-        earliest: before which time of this process's clock the last renewal can't have been; None if unknown.
-        latest: after which time it can't have been.
+        earliest: the earliest possible time of the last renewal, by this process's clock; None if unknown.
+        latest: the latest possible time.
     """
 
     mark: tuple[int, int]
@@ -141,7 +141,7 @@ class BucketLines(SwapStore[dict[str, str]]):
         pace: the least seconds between two writes of one object.
     """
 
-    poll_after = longest_look = 30.0  # seconds between two polls of a waiter that has waited for long
+    poll_after = longest_look = 30.0  # seconds between two polls of a waiter that has waited long
 
     def __init__(self, bucket: Any, prefix: str, where: str, clock: BucketClock, pace: float) -> None:
         self._bucket = bucket
@@ -231,7 +231,7 @@ class BucketLines(SwapStore[dict[str, str]]):
         return float(self._ask(self._clock.ahead, self._bucket))
 
     def _judged(self, key: str, text: str, sent: float, received: float) -> str:
-        """Return a line with the ends of leases corrected by what this process has observed."""
+        """Return a line with lease ends corrected by this process's observations."""
         line = decode(text)
         before, known = self._seen.pop(key, (0.0, {}))
         seen: dict[str, Seen] = {}
@@ -248,7 +248,7 @@ class BucketLines(SwapStore[dict[str, str]]):
         return encode(line._replace(places=tuple(self._end(place, seen[place.id]) for place in line.places)))
 
     def _end(self, place: QueuedClaim, seen: Seen) -> QueuedClaim:
-        """Return a place with the end of its lease corrected by an observation; leases of this process are exact."""
+        """Return a claim with its lease end corrected by an observation."""
         if place.process_name == neighbours.home:
             return place
         length = self._ahead() * MICROS + place.ttl - self.slack  # the step adds the slack again
@@ -260,7 +260,7 @@ class BucketLines(SwapStore[dict[str, str]]):
     def swap(
         self, key: str, version: dict[str, str] | None, text: str, now: int, value: str | None = None
     ) -> dict[str, str] | None:
-        """See `SwapStore.swap`; a bucket can't compare `now`, so the slack covers the error of the estimate."""
+        """See `SwapStore.swap`; a bucket cannot compare `now`, so the slack covers the error."""
         known = self._known.get(key, Loaded(None))
         if known.version != version and version is not None:
             return None
@@ -308,7 +308,7 @@ class BucketLines(SwapStore[dict[str, str]]):
         return sorted(key for key in found if key.startswith(prefix))
 
     def doctor(self) -> list[Check]:
-        """Check whether stale writes are refused, and how well the clock is known."""
+        """Check whether stale writes are refused, and the precision of the clock."""
         path = f"{self._prefix}/{CLOCK}/doctor-{secrets.token_hex(8)}"
         try:
             began = clock.now()
@@ -343,12 +343,12 @@ _clocks: WeakValueDictionary[str, BucketClock] = WeakValueDictionary()
 
 
 def clock_of(server: str, path: str) -> BucketClock:
-    """Return the clock of a bucket; all clients in a process share it, so that they agree on expired leases."""
+    """Return the clock of a bucket, shared by all clients of a process."""
     return _clocks.setdefault(f"{server} {path}", BucketClock(path))
 
 
 def see_that_it_runs_here() -> None:
-    """Raise StoreError in a child that was forked after a bucket was used: obstore's threads do not run in it."""
+    """Raise StoreError in a child forked after a bucket was used: its threads are missing."""
     global _runs_in
     here = checked_pid()
     _runs_in = _runs_in or here
@@ -360,7 +360,7 @@ def see_that_it_runs_here() -> None:
 
 
 def _with_stored_ends(before: str, text: str) -> str:
-    """Return a line in which claims of other processes, if no step has renewed them, keep their stored ends.
+    """Return a line in which other processes' unrenewed claims keep their stored ends.
 
     If this process stored its own estimates of their ends, other processes would take them for renewals.
 
@@ -383,10 +383,10 @@ def _with_stored_ends(before: str, text: str) -> str:
 
 
 def version_of(found: Any) -> dict[str, str]:
-    """Return the version for a conditional write, from the metadata of an object."""
+    """Return the version for a conditional write from an object's metadata."""
     return {name: found[name] for name in ("e_tag", "version") if found[name] is not None}
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of an error's message, without the chain of causes that obstore appends."""
+    """Return the first line of an error, without obstore's chain of causes."""
     return str(error).partition("\n")[0][:300]

@@ -30,7 +30,7 @@ class MysqlStore(BlockingStore):
     features = ALL
 
     def __init__(self, options: "MysqlOptions") -> None:
-        # Imported now: a child forked during another thread's import would wait for that import forever.
+        # Imported now, because a child forked during another thread's import would wait for that import forever.
         from interlock.storekit.compare_and_swap import SwapSteps
         from interlock.stores.mysql.lines import MysqlLines
 

@@ -30,8 +30,8 @@ from interlock.stores.mysql.options import CONFLICT_CODES, NO_TABLE, READ_ONLY, 
 MIN_REPLY_WAIT = 0.001  # seconds to wait for a reply at least
 IN_TRANSACTION = 1  # a bit of the server's status
 SESSION_STATEMENT = (
-    # Each statement is a transaction. It waits at most a second for a row lock, so no step is performed long after
-    # its caller has given up.
+    # Each statement is a transaction. It waits at most a second for a row lock, so no step runs long after its caller
+    # has given up.
     "SET SESSION autocommit = 1, sql_mode = '', time_zone = '+00:00', timestamp = DEFAULT, "
     "innodb_lock_wait_timeout = 1, lock_wait_timeout = 1"
 )
@@ -41,12 +41,12 @@ LEVEL = "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ WRITE"
 
 
 def set_read_timeout(driver: pymysql.Connection, seconds: float | None) -> None:
-    """Set how long a connection waits for a reply; PyMySQL's public option is fixed for a connection."""
+    """Set the time-out of a connection's replies, which PyMySQL fixes at the connect."""
     driver._read_timeout = seconds
 
 
 def socket_of(driver: pymysql.Connection) -> Any:
-    """Return the socket of a connection, which PyMySQL does not publish; None if it was closed."""
+    """Return the socket of a connection, which PyMySQL does not publish; None if closed."""
     return driver._sock
 
 
@@ -54,8 +54,8 @@ class Done(NamedTuple):
     """The result of a statement.
 
     Attributes:
-        rows: the rows that it returned.
-        affected: the number of rows that it wrote.
+        rows: the returned rows.
+        affected: the number of written rows.
     """
 
     rows: tuple[tuple[Any, ...], ...]
@@ -67,14 +67,14 @@ class MysqlConnection:
 
     Args:
         options: how to connect.
-        deadline: until when it must be ready, by `clock.now`.
+        deadline: the end of the wait for the connection, by `clock.now`.
 
     Attributes:
         durable: False if the server can lose its last commits in a crash.
-        grants_at: from when, by `clock.now`, such a server may grant locks after its start.
+        grants_at: the time by `clock.now` from which such a server may grant locks after its start.
 
     Raises:
-        StoreError: the server is unreachable, or can't be used for locks.
+        StoreError: the server is unreachable, or unsuitable for locks.
     """
 
     trust: object = None
@@ -136,7 +136,7 @@ class MysqlConnection:
         self.close()
 
     def close(self) -> None:
-        """Close the connection; in a forked child do nothing, because the parent uses it."""
+        """Close the connection; do nothing in a forked child, because the parent uses it."""
         if self._pid == checked_pid():
             with suppress(Exception):  # the connection is closed already
                 self._file.check()
@@ -154,7 +154,7 @@ SKEW = 1.0  # seconds; doctor warns if the clocks differ by more
 
 @lru_cache(4096)
 def _key(key: str) -> str:
-    """Return the SHA-256 of a key: a collation without case or an index prefix could take two names for one."""
+    """Return the SHA-256 of a key, because collations and index prefixes may merge names."""
     return f"X'{sha256(key.encode()).hexdigest()}'"
 
 
@@ -182,7 +182,7 @@ class MysqlLines(SwapStore[int]):
         self._swaps = count(1)
 
     def _open(self, deadline: float) -> MysqlConnection:
-        # A read gives its first request half of the time, which may be too short for a new connection.
+        # A read gives its first request half of the time, which may be too short to connect.
         self._last = MysqlConnection(self._options, clock.now() + self._options.timeout)
         return self._last
 
@@ -272,7 +272,7 @@ class MysqlLines(SwapStore[int]):
         return [version + 1 for _, version, _ in swaps] if done.affected == len(swaps) else []
 
     def permit(self, place: QueuedClaim) -> None:
-        """See `SwapStore.permit`: a server that lost commits in a crash must not grant a lock that is still held.
+        """See `SwapStore.permit`: after losing commits a server must not grant a held lock.
 
         Raises:
             Refused: the lease is longer than the grace of such a server.
@@ -297,7 +297,7 @@ class MysqlLines(SwapStore[int]):
         return sorted(_text(namespace) + SEPARATOR + _text(name) for namespace, name in rows)
 
     def _sweep(self, now: int) -> None:
-        """Delete names that were not used for a while, in a random part of the table; in all of a small one."""
+        """Delete unused names in a random part of the table; in all of a small table."""
         select = f"SELECT HEX(k), version, line FROM {self._table} WHERE LENGTH(line) < 80 AND k"
         try:
             start = secrets.token_hex(32)

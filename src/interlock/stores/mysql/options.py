@@ -20,10 +20,10 @@ from interlock.stores.mysql import TABLE, checked_table
 TOO_MANY_CONNECTIONS = ("1040", "1203", "1226")
 NO_TABLE = "1146"
 READ_ONLY = ("1290", "1792", "1836")
-ENDED = (1053, 1927)  # the server stops, or the connection was killed: the statement may have been performed
-WAITED = "1205"  # for a row or table that is locked
+ENDED = (1053, 1927)  # the server is stopping, or the connection was killed: the statement may have been performed
+WAITED = "1205"  # for a locked row or table
 CONFLICT_CODES = ("1020", WAITED, "1213", "1317")
-"""Other transactions interfered, or the statement was cancelled: nothing was done, and the step can be retried."""
+"""Other transactions interfered, or the statement was cancelled: it can be retried."""
 
 _MANY = "The server or account has no free connection. Raise its max_connections, or lower ?max_connections= in "
 _MANY += "the processes."
@@ -59,7 +59,7 @@ def refusal(number: object, text: str, where: str) -> Refused:
 
 
 def _refused(error: BaseException, where: str) -> Refused | None:
-    """Return the error to raise for an exception of PyMySQL that says what the server answered; None for another."""
+    """Return the error for an exception of PyMySQL with a reply of the server, else None."""
     number = error.args[0] if error.args else None
     if (
         isinstance(error, pymysql.MySQLError)
@@ -78,7 +78,7 @@ def meaning(error: BaseException, where: str) -> StoreError:
 
 
 def _not_connected(error: BaseException, where: str) -> StoreError:
-    """Return the error to raise for a failure to connect, also for a missing package."""
+    """Return the error to raise for a failed connection, or a missing package."""
     if isinstance(error, RuntimeError) and "cryptography" in str(error):
         return StoreError(f"Cannot connect to {where}: the login of this account needs {CRYPTOGRAPHY} ({error})")
     found = _refused(error, where)
@@ -91,7 +91,7 @@ def _not_connected(error: BaseException, where: str) -> StoreError:
 PORT = 3306
 CRYPTOGRAPHY = "the package cryptography. Run pip install cryptography, or let the account log in by TLS."
 FAILURES = (pymysql.Error, OSError, UnicodeError, RuntimeError)
-"""The exceptions of a failed connection: also that a host name can't be encoded, or that a package is missing."""
+"""The exceptions of a failed connection, host name encoding, or missing package."""
 
 
 def arguments_in(url: SplitResult, given: Mapping[str, object], timeout: float) -> dict[str, Any]:
@@ -109,7 +109,7 @@ def arguments_in(url: SplitResult, given: Mapping[str, object], timeout: float) 
         "host": url.hostname or "localhost",
         "port": port_of(url) or PORT,
         "user": unquote(url.username or ""),
-        "password": unquote_to_bytes(url.password or ""),  # bytes: PyMySQL would encode text as Latin-1
+        "password": unquote_to_bytes(url.password or ""),  # bytes, because PyMySQL would encode text as Latin-1
         "database": unquote(url.path.lstrip("/")),
     }
     how |= usual(timeout) | {name: given[name] for name in CONNECTING if name in given}
@@ -125,18 +125,18 @@ def dialled(how: Mapping[str, object], where: str, password_may_leak: bool) -> A
     Args:
         how: its arguments.
         where: the database, without a password.
-        torn: True if an error text of PyMySQL may repeat a part of the password.
+        torn: True if an error of PyMySQL may repeat part of the password.
 
     Raises:
-        Unreachable: no server answers.
-        StoreError: the server refuses the log-in, or accepts no more connections now.
+        Unreachable: no server replies.
+        StoreError: the server refuses the login, or accepts no more connections now.
     """
     try:
         return pymysql.connect(**how)
     except FAILURES as error:
         if not password_may_leak:
             raise _not_connected(error, where) from error
-    # Outside of the except clause: the text of the chained error could show a part of the password.
+    # Outside of the except clause, because the chained error could show part of the password.
     raise Unreachable(f"Cannot connect to {where}. {CAUSE_HIDDEN}")
 
 
@@ -169,7 +169,7 @@ class MysqlOptions(NamedTuple):
         dial: returns a new connection of PyMySQL.
         table: the table of the lines.
         create: True to create the table if it does not exist.
-        max_connections: the maximum number of connections of a process.
+        max_connections: maximum number of connections of a process.
         timeout: seconds to wait for a reply.
         grace: seconds without grants after the start of a server that can lose commits in a crash.
     """
@@ -214,7 +214,7 @@ def _read(url: SplitResult) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def usual(timeout: float) -> dict[str, Any]:
-    """Return the arguments of PyMySQL that all connections have in common.
+    """Return the common arguments of all PyMySQL connections.
 
     Args:
         timeout: seconds to wait for a reply.
@@ -234,7 +234,7 @@ def options_of_engine(client: object) -> MysqlOptions:
         client: an `Engine` or `AsyncEngine` of PyMySQL, aiomysql or asyncmy; the store does not use its pool.
 
     Raises:
-        InvalidArgument: the object is no such engine, or does not say where the database is.
+        InvalidArgument: the object is not such an engine, or hides its database.
     """
     engine = engine_of(client, ("pymysql", "aiomysql", "asyncmy"), "mysql", "PyMySQL")
     where = place_of_engine(engine)

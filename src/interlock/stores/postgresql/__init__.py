@@ -1,4 +1,4 @@
-"""postgresql:// or a SQLAlchemy engine: locks in a PostgreSQL database, one round trip for each step."""
+"""postgresql:// or a SQLAlchemy engine: locks in PostgreSQL, one round trip per step."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""python -m interlock.stores.postgresql [TABLE [SCHEMA [GRACE]]]: print the SQL that makes the table of locks."""
+"""Print the SQL of the table: python -m interlock.stores.postgresql [TABLE [SCHEMA [GRACE]]]."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""The SQL that creates the table and the functions of a store; the database's owner may run it by hand."""
+"""The SQL that creates the table and functions; the owner may run it by hand."""
 
 import re
 from functools import cache
@@ -16,11 +16,11 @@ _NAME = re.compile(r"[a-z_][a-z0-9_]*")
 
 
 def names_of(table: str = TABLE, schema: str = "") -> dict[str, str]:
-    """Return the quoted names of a table and of what belongs to it, by what stands for them in `functions.sql`.
+    """Return the quoted names of a table and its functions, by placeholder.
 
     Args:
         table: lowercase letters, digits and underscores.
-        schema: the same; empty for the first schema of the search path.
+        schema: like `table`; empty for the first schema of the search path.
 
     Raises:
         InvalidArgument: a name is not allowed.
@@ -39,7 +39,7 @@ def names_of(table: str = TABLE, schema: str = "") -> dict[str, str]:
 
 @cache
 def ddl(table: str = TABLE, schema: str = "", grace: float = GRACE) -> str:
-    """Return the SQL that creates the table and the functions in PostgreSQL; it may be run again.
+    """Return the SQL that creates the table and functions; it may run repeatedly.
 
     Args:
         table: the name of the table; the names of its functions begin with it.
@@ -51,7 +51,7 @@ def ddl(table: str = TABLE, schema: str = "", grace: float = GRACE) -> str:
         InvalidArgument: a name or the grace is not allowed.
     """
     names = names_of(table, schema)
-    if not 0 <= grace <= 86400:  # refuses NaN too
+    if not 0 <= grace <= 86400:  # also refuses NaN
         raise InvalidArgument(f"grace must be between 0 and 86400 seconds, not {grace}.")
     text = cast(bytes, get_data(__package__, "functions.sql")).decode()
     return text.format(grace=int(grace * 1_000_000), **names)

@@ -36,7 +36,7 @@ CONNECTION_DEFAULTS = {
     "application_name": "interlock", "keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3,
     "client_encoding": "utf8",
 }  # fmt: skip
-"""What libpq is told unless the program says something else."""
+"""The default arguments of libpq."""
 
 
 class PostgresOptions(NamedTuple):
@@ -49,7 +49,7 @@ class PostgresOptions(NamedTuple):
         grace: seconds, as for `ddl`; used when the table is created.
         max_connections: the maximum number of connections for steps.
         timeout: seconds to wait for a reply.
-        torn: True if an error text of libpq may repeat a part of the password.
+        torn: True if an error of libpq may repeat part of the password.
         arguments: returns the arguments with which psycopg connects.
         dial: returns a new connection of psycopg; awaited for tasks. None: psycopg connects.
         blocks: True if `arguments` may block, so that tasks call it in a worker thread.
@@ -73,7 +73,7 @@ def options_of(url: SplitResult) -> PostgresOptions:
     """Return the options of a URL.
 
     Raises:
-        InvalidArgument: a value is not allowed, or given twice.
+        InvalidArgument: a value is not allowed, or repeated.
     """
     given = options_in(url)
     conninfo = conninfo_of(url, [each for each in given if each[0] not in _OWN_OPTIONS])
@@ -110,11 +110,11 @@ def with_secrets(
 
 
 def connecting(arguments: dict[str, Any], seconds: float) -> dict[str, Any]:
-    """Return psycopg's arguments with a connect_timeout that leaves time for other addresses if one does not answer.
+    """Return psycopg's arguments with a connect_timeout that leaves time for other addresses.
 
     Args:
-        arguments: the program's arguments; a connect_timeout in them stays.
-        seconds: the time that is left for all addresses; each gets two seconds at least.
+        arguments: the program's arguments; their connect_timeout stays.
+        seconds: the remaining time for all addresses; each gets at least two seconds.
     """
     others = str(arguments.get("host") or arguments.get("hostaddr") or "").count(",") + 1
     return {"connect_timeout": max(2, math.ceil(seconds / (others + 1))), **arguments}
@@ -127,7 +127,7 @@ def options_of_engine(client: object) -> PostgresOptions:
         client: an `Engine` or `AsyncEngine` of psycopg.
 
     Raises:
-        InvalidArgument: the object is no such engine, or does not say where the database is.
+        InvalidArgument: the object is not such an engine, or hides its database.
     """
     engine = engine_of(client, ("psycopg", "psycopg_async"), "postgresql", "psycopg 3")
 

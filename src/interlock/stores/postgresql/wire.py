@@ -1,4 +1,4 @@
-"""The steps of a line as statements for PostgreSQL, the parsing of their replies, and the advice for each error."""
+"""The PostgreSQL statements of the steps, the parsing of replies, and advice."""
 
 import hashlib
 from collections.abc import Iterable, Sequence
@@ -22,13 +22,13 @@ from interlock.stores.postgresql.options import PostgresOptions
 
 TextRow: TypeAlias = list[str]
 Value: TypeAlias = str | bytes
-"""A parameter in text format: bytes are sent unchanged, a str in the database's encoding."""
+"""A parameter in text format: bytes are unchanged, a str is encoded for the database."""
 NOW = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
-ONE_AT_A_TIME = "SELECT pg_advisory_xact_lock(7308896216438961)"  # for those who make the table
+ONE_AT_A_TIME = "SELECT pg_advisory_xact_lock(7308896216438961)"  # for the creation of the table
 MODES = {AGAIN: b"again", WAIT: b"wait"}  # every other mode is "try"
 SHORTEST_LEASE_POLL = 0.005  # seconds; a lease that is about to expire may be renewed meanwhile
 SHORTEST_POLL, LONGEST_POLL = 0.02, 0.5  # seconds between two polls of a waiter that gets no notifications
-OF_THE_WAIT = 0.25  # such a waiter polls again after this part of the time for which it has waited
+OF_THE_WAIT = 0.25  # such a waiter polls again after this part of its waiting time
 
 ISOLATION = "IL001"  # raised by our own functions
 READ_ONLY = "25006"
@@ -37,7 +37,7 @@ NO_TABLE, NO_FUNCTION, NO_SCHEMA, NO_COLUMN = "42P01", "42883", "3F000", "42703"
 RIGHTS = "42501"
 TOO_MANY_CONNECTIONS = "53300"
 CANNOT_CONNECT_NOW = "57P03"
-UNPREPARED, PREPARED = "26000", "42P05"  # a pooler without support has lent us another session
+UNPREPARED, PREPARED = "26000", "42P05"  # a pooler without support has switched the session
 SEE_SERVER_LOG = "Check the server's log."
 
 _BY_HAND = "let its owner run the output of `python -m interlock.stores.postgresql`"
@@ -69,7 +69,7 @@ _ADVICE = {
     "55P03": "Another step of the same name took longer than the role's lock_timeout. Retry.",
 }
 CONFLICT_CODES = ("40001", "40P01", "55P03", "57014")
-"""A conflict with other transactions, or a time-out: the step was rolled back, and can be retried at once."""
+"""A conflict with other transactions, or a time-out: rolled back, and can be retried."""
 _DENIED = (
     ("28P01", "password authentication failed"),
     ("28000", "pg_hba.conf"),
@@ -118,7 +118,7 @@ def failure(code: str, text: str, where: str, is_over: bool) -> StoreError:
 
 
 def not_connected(error: BaseException, where: str) -> StoreError:
-    """Return the error to raise for a failure to connect; libpq reports the reason only as text."""
+    """Return the error to raise for a failed connection, from libpq's text."""
     text = str(error).strip() or type(error).__name__
     if any(words in text for words in _FULL):
         return NoRoom(f"{where} refused: {text} ({TOO_MANY_CONNECTIONS}). {_ADVICE[TOO_MANY_CONNECTIONS]}")
@@ -134,8 +134,8 @@ class PgStatement(NamedTuple):
     Attributes:
         words: SQL with $1, $2, … for the values.
         values: the parameters.
-        told: the channel of this process, if the last column of the reply names waiters that must still be notified:
-            the caller notifies those of other channels by a request, its own directly.  None without that column.
+        told: the channel of this process, if the last column of the reply names waiters to notify: the caller
+            notifies its own directly, and those of other channels by a request.  None without that column.
     """
 
     words: bytes
@@ -150,7 +150,7 @@ ROLLBACK = PgStatement(b"ROLLBACK")
 
 @lru_cache(4096)
 def hashed(key: str) -> bytes:
-    """Return the SHA-256 of a key: names may be longer than an index entry, and equal under a collation."""
+    """Return the SHA-256 of a key, because names may be too long or equal in an index."""
     return b"\\x" + hashlib.sha256(key.encode()).hexdigest().encode()
 
 
@@ -160,12 +160,12 @@ def array(elements: Iterable[bytes]) -> bytes:
 
 
 def micros(seconds: float) -> bytes:
-    """Return seconds as microseconds, the table's unit, in text format."""
+    """Return seconds as microseconds, in text format."""
     return b"%d" % int(seconds * MICROS)
 
 
 def notifying(messages: Sequence[tuple[str, str]]) -> PgStatement:
-    """Return the statement that notifies waiters of other processes: pairs of channel and message."""
+    """Return the statement that notifies waiters of other processes by channel."""
     return PgStatement(
         b"SELECT pg_notify(c, m) FROM unnest($1::text[], $2::text[]) AS w (c, m)",
         tuple(array(each.encode() for each in some) for some in zip(*messages, strict=True)),
@@ -173,7 +173,7 @@ def notifying(messages: Sequence[tuple[str, str]]) -> PgStatement:
 
 
 def notify_statement(rows: Sequence[TextRow], own: str) -> PgStatement | None:
-    """Return the request that notifies the waiters named in a reply; None if there are none.
+    """Return the request that notifies the waiters in a reply; None without any.
 
     These are the waiters whose promotion had to be on disk before they could be notified.
     """
@@ -183,7 +183,7 @@ def notify_statement(rows: Sequence[TextRow], own: str) -> PgStatement | None:
 
 
 class PostgresWire:
-    """The requests and replies of PostgreSQL, as `remote.wire.Wire`.
+    """The requests and replies of PostgreSQL, as `storekit.wire.Wire`.
 
     Args:
         options: the table.
@@ -205,7 +205,7 @@ class PostgresWire:
         def step(columns: str, function: str, values: int) -> bytes:
             places = ", ".join(f"${place}" for place in range(1, values + 1))
             words = f"SELECT {columns} FROM {names[function]}({places})".encode()
-            # Behind a pooler other clients use the same session: the name stands for exactly this text.
+            # Behind a pooler other clients use the same session, so a name must mean exactly this text.
             self.prepared[words] = f"interlock_{function}_{hashlib.sha256(words).hexdigest()[:16]}".encode()
             return words
 
@@ -318,25 +318,25 @@ class PostgresWire:
         return max(count, -1 - count), count < 0, ()
 
     def look(self, key: str) -> PgStatement:
-        """Ask for the claims of a line, or of all lines of a namespace."""
+        """Write a request for the claims of a line, or of a namespace."""
         if key.endswith(SEPARATOR):
             words = f'{self._look} AND l.namespace = $1 ORDER BY l.name COLLATE "C", l.number'
             return PgStatement(words.encode(), (key[:-1],))
         return PgStatement(f"{self._look} AND l.key = $1 ORDER BY l.number".encode(), (hashed(key),))
 
     def views(self, key: str, reply: Sequence[TextRow]) -> list[ClaimView]:
-        """Read the answer: the live claims in line order."""
+        """Read the reply: the live claims in order."""
         views = [_view(*row) for *row, _ in reply if int(row[9]) > 0]
         views += [record_view(SEPARATOR + row[0], int(row[-1]) / MICROS) for row in reply if int(row[-1]) > 0]
         return sorted(views, key=attrgetter("name"))
 
     def sweep(self, pages: int, age: float) -> PgStatement:
-        """Return the statement that deletes rows not used for `age` seconds, in `pages` pages of the table."""
+        """Return the statement that deletes rows unused for `age` seconds, in `pages` pages."""
         return PgStatement(self._sweep, (b"%d" % pages, micros(age)))
 
 
 def _fixed(spec: LockSpec, who: str, pid: int) -> tuple[bytes, tuple[Value, ...]]:
-    """Return the key, and the parameters that stay the same for all claims of one lock in one thread."""
+    """Return the key, and the parameters common to all claims of a lock in a thread."""
     namespace, _, name = spec.key.partition(SEPARATOR)
     numbers = (micros(spec.ttl), b"%d" % spec.units, b"%d" % spec.capacity, b"t" if spec.once else b"f")
     return hashed(spec.key), (*numbers, namespace, name, f"{HOST} {pid}", who, spec.label)
@@ -366,11 +366,11 @@ def _view(
 
 LINGER = 5.0  # seconds in which the server may perform and undo a request that had no reply
 not_ours: set[PGconn] = set()
-"""Connections whose descriptors the program has closed: never collected, or libpq would close other files."""
+"""Connections without descriptors: never collected, or libpq would close other files."""
 
 
 def finish(connection: PGconn, file: OwnedDescriptor) -> None:
-    """Close a connection, unless its descriptor is another file's now, which libpq must not close."""
+    """Close a connection, unless its descriptor belongs to another file now."""
     if file.is_ours() or connection.status == ConnStatus.BAD:  # libpq has closed the socket of a BAD connection
         connection.finish()
     else:
@@ -378,7 +378,7 @@ def finish(connection: PGconn, file: OwnedDescriptor) -> None:
 
 
 def linger(connection: PGconn, file: OwnedDescriptor) -> None:
-    """Close a connection after `LINGER`, in a thread: the event loop that used it may end before."""
+    """Close a connection after `LINGER`, in a thread, because its event loop may end before."""
     if start_background("interlock-lingers", _finish_later, connection, file) is None:
         finish(connection, file)
 

@@ -1,4 +1,4 @@
-"""The queue on sessions, for tasks: each holder has a session, and the first waiter of a name waits on a session."""
+"""The queue on sessions: holders have sessions, and first waiters wait on sessions."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -26,7 +26,7 @@ from interlock.stores.advisory.statements import WAIT_SLICE
 
 POLL_INTERVAL = 1.0  # seconds between two polls of a waiter; a safety net
 NO_SESSION = 0.1  # seconds after which a waiter asks again for a session to wait on
-SOONEST = 0.05  # seconds after which a wait in the server is cancelled once more
+SOONEST = 0.05  # seconds after which a wait in the server is cancelled again
 SESSION_CHECK_INTERVAL = 0.001  # seconds between two checks whether a session is free
 RENEWED_WITHIN = 60.0  # seconds
 LATE_RELEASE = 60  # seconds; doctor warns if the locks of a dead machine are released later
@@ -50,11 +50,11 @@ async def blocking(session: BaseSession, text: str, seconds: float | None) -> Ro
 
 
 class AsyncAdvisoryQueue(AsyncQueue):
-    """A queue on the sessions of a room.
+    """A queue on the sessions of a process.
 
     Args:
         room: the claims and sessions of this process.
-        perform: as `BaseSession.perform`.
+        perform: see `BaseSession.perform`.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class AsyncAdvisoryQueue(AsyncQueue):
         return OCCUPIED if wait else REFUSED
 
     async def _session(self, most: float = math.inf) -> Any:
-        """Return an idle session, or open a new one; None if there are `most` already."""
+        """Return an idle session, or open a new one; None if there are `most`."""
         session = self._room.take(most)
         if session is not None and session.fd < 0:
             try:
@@ -122,7 +122,7 @@ class AsyncAdvisoryQueue(AsyncQueue):
     async def _stands(self, place: AdvisoryPlace, waiter: Wakeable | None) -> EnterResult:
         """Return the state of a claim; make the first waiter of this process wait in the server."""
         room, claim, pause = self._room, place.claim, POLL_INTERVAL
-        with room.mutex:  # it is extended, or was removed since its lease had ended
+        with room.mutex:  # it is renewed, or was removed because its lease had expired
             place.until = now() + claim.spec.ttl
         place.waiter = waiter or place.waiter
         room.mind(place)
@@ -136,7 +136,7 @@ class AsyncAdvisoryQueue(AsyncQueue):
         return EnterResult("using", place.fence) if place.state == "using" else EnterResult("pending", 0, pause)
 
     async def _stand(self, place: AdvisoryPlace) -> float:
-        """Let a claim wait in the server; return after how many seconds it polls unless it is notified."""
+        """Let a claim wait in the server; return when it polls unless notified."""
         room, session = self._room, None
         try:
             session = await self._session(room.most_to_wait())
@@ -159,7 +159,7 @@ class AsyncAdvisoryQueue(AsyncQueue):
         return NO_SESSION
 
     async def _wait(self, place: AdvisoryPlace, session: BaseSession) -> None:
-        """Wait in the server until the lock is granted or the wait is cancelled; runs in a task of its own."""
+        """Wait in the server for the lock, in a separate task, until granted or cancelled."""
         room, fence = self._room, None
         try:
             if "queue" in session.words:
@@ -178,7 +178,7 @@ class AsyncAdvisoryQueue(AsyncQueue):
             left = not room.is_in(place)
             place.is_waiting = False
         if left:
-            return  # the caller that took the claim out releases its lock
+            return  # the caller that removed the claim releases its lock
         if granted:
             place.wake(Granted(place.claim.id, place.fence))
             room.nudge(place.key)
@@ -210,10 +210,10 @@ class AsyncAdvisoryQueue(AsyncQueue):
         return await self._end(place) and alive
 
     async def _end(self, place: AdvisoryPlace) -> bool:
-        """Release the lock of a claim that was taken out of the room; False if its session has ended.
+        """Release the lock of a removed claim; return False if its session has ended.
 
         Raises:
-            StoreError: the server does not answer.
+            StoreError: the server does not reply.
         """
         try:
             if place.is_waiting:
@@ -223,7 +223,7 @@ class AsyncAdvisoryQueue(AsyncQueue):
             self._room.nudge(place.key)
 
     async def _break_off(self, place: AdvisoryPlace) -> None:
-        """End a wait, which may be granted at this very moment."""
+        """End a wait, which may be granted at this moment."""
         pause, deadline = SOONEST, now() + IO_TIMEOUT
         while place.is_waiting and place.session is not None and now() < deadline:
             try:
@@ -239,10 +239,10 @@ class AsyncAdvisoryQueue(AsyncQueue):
             place.session.silent = True
 
     async def _give_back(self, place: AdvisoryPlace, session: BaseSession) -> bool:
-        """Release the lock of a session, and keep the session for the next caller; False if it has ended.
+        """Release the lock of a session, and keep the session; return False if it has ended.
 
         Raises:
-            StoreError: the server does not answer, or refuses.
+            StoreError: the server does not reply, or refuses.
         """
         deadline = now() + IO_TIMEOUT
         try:
@@ -252,7 +252,7 @@ class AsyncAdvisoryQueue(AsyncQueue):
                 await rt.sleep(SESSION_CHECK_INTERVAL)  # a renewal of its lease is in progress
             try:
                 await self._say(session, "give back", place.key)
-            except Refused:  # a cancel that was meant for the wait came late, and hit the release
+            except Refused:  # a cancel of the wait came late, and hit the release
                 await self._say(session, "give back", place.key)
         except StoreError as error:
             session.end()  # it may hold the lock
@@ -268,7 +268,9 @@ class AsyncAdvisoryQueue(AsyncQueue):
     async def renew(self, claims: Sequence[Claim]) -> list[Renewed]:
         answers: dict[str, Renewed] = {}
         waits: list[rt.AsyncWaiter[bool]] = [rt.AsyncWaiter() for _ in claims]
-        for claim, over in zip(claims, waits, strict=True):  # at once: a slow server must not let the last leases end
+        for claim, over in zip(
+            claims, waits, strict=True
+        ):  # concurrently, so that a slow server does not let the last leases expire
             if (
                 len(waits) == 1
                 or rt.start_background("interlock-advisory-renew", self._renew_one, claim, answers, over) is None
@@ -380,7 +382,7 @@ class AsyncAdvisoryQueue(AsyncQueue):
         return count
 
     async def namespaces(self) -> list[str]:
-        """List the namespaces in which this process holds a lock or waits: the server knows only hashes."""
+        """List the namespaces in which this process holds or waits: the server has only hashes."""
         return sorted({namespace_of(each.claim.spec.key) for each in list(self._room.places.values())})
 
     async def doctor(self) -> list[Check]:

@@ -1,4 +1,4 @@
-"""Connections to PostgreSQL by libpq in pipeline mode, where each request has a deadline.
+"""PostgreSQL connections by libpq in pipeline mode, with a deadline per request.
 
 psycopg connects; after that the code uses libpq directly (`psycopg.pq`), for absolute deadlines and notifications.
 In pipeline mode several statements are one request: a process that is stopped after sending it holds no row lock.
@@ -73,7 +73,7 @@ async def dialled(options: PostgresOptions, deadline: float) -> Any:
         if connection.pgconn.transaction_status == TransactionStatus.IDLE:
             return connection
         raise StoreError(f"A new connection to {options.where} is in a transaction. `dial` must return new ones.")
-    # Outside of the except clause: the text of the chained error could show a part of the password.
+    # Outside of the except clause, because the chained error could show part of the password.
     raise Unreachable(f"Cannot connect to {options.where}. {CAUSE_HIDDEN}")
 
 
@@ -96,11 +96,11 @@ class AsyncServer:
         self.explicit = False
 
     async def open(self, deadline: float) -> "AsyncPgConnection":
-        """Return a new connection for requests; raises as `dialled`."""
+        """Return a new connection for requests; raises like `dialled`."""
         return AsyncPgConnection(await dialled(self.options, deadline), self)
 
     async def subscribe(self, deadline: float) -> "AsyncPgSubscription":
-        """Return a new connection that listens; raises as `dialled`."""
+        """Return a new connection that listens; raises like `dialled`."""
         subscription = AsyncPgSubscription(await dialled(self.options, deadline), self)
         try:
             await subscription.listen(deadline)
@@ -111,10 +111,10 @@ class AsyncServer:
 
 
 class AsyncPgConnection:
-    """A connection; one request at a time.
+    """A connection for one request at a time.
 
     Args:
-        connection: a connection of psycopg, whose connection of libpq this object owns from now on.
+        connection: a connection of psycopg; this object takes over its libpq connection.
         server: the database.
     """
 
@@ -140,7 +140,7 @@ class AsyncPgConnection:
         self._arrivals = rt.AsyncArrivals(pgconn.socket, self._read)
 
     def _is_ours(self) -> bool:
-        """Return True if the descriptor is still ours; if not, end the connection without libpq touching it."""
+        """Return True if the descriptor is still ours; otherwise end the connection without libpq."""
         if self._ended or self._file.is_ours():
             return True
         self._end()
@@ -148,7 +148,7 @@ class AsyncPgConnection:
         return False
 
     def _end(self) -> None:
-        """Stop waiting at the socket: its number may soon belong to another connection."""
+        """Stop waiting at the socket, whose number may soon belong to another connection."""
         self._ended = True
         self._arrivals.close()
 
@@ -163,7 +163,7 @@ class AsyncPgConnection:
             self._end()
 
     async def ask(self, request: PgStatement, deadline: float) -> list[TextRow]:
-        """Perform a statement as a transaction of its own, and return its rows.
+        """Perform a statement as a separate transaction, and return its rows.
 
         Args:
             request: the statement.
@@ -175,7 +175,7 @@ class AsyncPgConnection:
         """
         if self._is_ours():
             self._arrivals.look()
-        if self._ended:  # it ended while it was idle
+        if self._ended:  # it ended while idle
             self._begin(await dialled(self._server.options, deadline))
         rows = await self._insist(request, deadline)
         others = notify_statement(rows, request.told) if request.told is not None and rows[0][-1] else None
@@ -189,11 +189,11 @@ class AsyncPgConnection:
         return rows
 
     async def _insist(self, statement: PgStatement, deadline: float) -> list[TextRow]:
-        """Perform a statement; retry after a conflict, after setting the isolation, or after creating the table."""
+        """Perform a statement; retry after a conflict, or after a repair."""
         made, until = False, min(deadline, clock.now() + RETRY_LIMIT)
         server = self._server
         while True:
-            explicit = server.explicit  # read once: another thread may set it meanwhile
+            explicit = server.explicit  # read once, because another thread may set it in between
             try:
                 if explicit:
                     return await self._in_transaction(deadline, statement)
@@ -239,7 +239,7 @@ class AsyncPgConnection:
                     results.append(result)
                 elif result is not None or self._ended:
                     if name and results and results[0].status == ExecStatus.COMMAND_OK:
-                        self._prepared.add(name)  # the session keeps it, also if the step has failed
+                        self._prepared.add(name)  # the session keeps it, even if the step failed
                     return self._rows(results)
         except psycopg.OperationalError as error:
             self._end()
@@ -249,8 +249,8 @@ class AsyncPgConnection:
         """Send a request; return the name of the step that it prepares, b"" for none.
 
         Args:
-            statements: performed in this order.
-            named: True if the caller can send them once more, without names, when a pooler does not support names.
+            statements: the statements, in order.
+            named: True if the caller can repeat them without names when a pooler does not support names.
         """
         new = b""
         for words, values, _ in statements:
@@ -284,7 +284,7 @@ class AsyncPgConnection:
         return rows
 
     def abandon(self, undo: PgStatement | None) -> None:
-        """Give up a request without a reply; send the statement that undoes it, in case it is performed later."""
+        """Abandon a request without a reply; send the statement that undoes it."""
         if undo is None or not self._is_ours() or self._ended or self._pid != checked_pid():
             self.close()
             return
@@ -295,17 +295,17 @@ class AsyncPgConnection:
         linger(self._pgconn, self._file)  # a server may drop the requests of a client that has disconnected
 
     def close(self) -> None:
-        """Close the connection; not in a forked child, where libpq would end the parent's session."""
+        """Close the connection, except in a forked child, where the parent uses its session."""
         self._end()
         if self._pid == checked_pid():
             finish(self._pgconn, self._file)
 
 
 class AsyncPgSubscription(AsyncPgConnection):
-    """A connection that listens, as `AsyncSubscription`."""
+    """A connection that listens; see `AsyncSubscription`."""
 
     async def listen(self, deadline: float) -> None:
-        """Start to listen; not behind a pooler, which delivers messages to other clients: then waiters poll."""
+        """Start to listen; behind a pooler, which misdelivers messages, let waiters poll."""
         rows = await self.exchange((PgStatement(b"SELECT pg_backend_pid()"),), deadline)
         self._deaf = self._server.wire.deaf = rows[0][0] != str(self._pgconn.backend_pid)
         if not self._deaf:
@@ -325,13 +325,13 @@ class AsyncPgSubscription(AsyncPgConnection):
                 raise no_answer(self._where, self._server.options.timeout)
 
     async def confirm(self, deadline: float) -> None:
-        """Send a notification to this connection itself, to find out whether it still receives."""
+        """Send a notification to this connection itself, to test whether it still receives."""
         if not self._is_ours():
             raise ended(self._where)
         await self.exchange((notifying([(self._server.channel, "ping")]),), min(deadline, clock.now() + SILENCE))
 
     def close(self) -> None:
-        """End the connection, from any thread, and wake the thread or task that waits at the socket."""
+        """End the connection from any thread, and wake its waiting thread or task."""
         if self._ended or self._pid != checked_pid():
             return
         if not self._file.is_ours():

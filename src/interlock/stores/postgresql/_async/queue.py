@@ -46,11 +46,11 @@ class AsyncPostgresQueue(AsyncServerQueue[PgStatement, list[TextRow]]):
         return removed
 
     async def look(self, key: str) -> list[ClaimView]:
-        """See `AsyncQueue.look`; a whole namespace takes one request, too."""
+        """See `AsyncQueue.look`; a whole namespace also takes one request."""
         return self._statements.views(key, await self._ask_twice(self._statements.look(key)))
 
     async def namespaces(self) -> list[str]:
-        """List the namespaces that have a holder or a waiter."""
+        """List the namespaces with a holder or a waiter."""
         return [name for (name,) in await self._ask_twice(self._statements.namespaces)]
 
     async def doctor(self) -> list[Check]:

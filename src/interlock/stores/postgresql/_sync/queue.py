@@ -47,11 +47,11 @@ class PostgresQueue(ServerQueue[PgStatement, list[TextRow]]):
         return removed
 
     def look(self, key: str) -> list[ClaimView]:
-        """See `Queue.look`; a whole namespace takes one request, too."""
+        """See `Queue.look`; a whole namespace also takes one request."""
         return self._statements.views(key, self._ask_twice(self._statements.look(key)))
 
     def namespaces(self) -> list[str]:
-        """List the namespaces that have a holder or a waiter."""
+        """List the namespaces with a holder or a waiter."""
         return [name for (name,) in self._ask_twice(self._statements.namespaces)]
 
     def doctor(self) -> list[Check]:
