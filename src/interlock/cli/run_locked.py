@@ -15,6 +15,7 @@ from interlock.cli.child_process import ENDING, ORDERS, Child, SignalEvent, Sign
 from interlock.cli.exit_codes import BY_SIGNAL, LOCK_LOST, UNAVAILABLE, USAGE, fail, say, store_failed
 from interlock.cli.output import announced_wait
 from interlock.core.claims import fits
+from interlock.core.options import Options
 from interlock.runtime import log
 
 HELD_VARIABLE = "INTERLOCK_HELD"
@@ -200,7 +201,7 @@ class GuardedRun:
         order = self._order
         program = os.fsencode(os.path.basename(order.command[0])).decode(errors="replace")[:LONGEST_LABEL]
         label = program if order.label is None else order.label
-        how: dict[str, Any] = {"ttl": order.ttl, "label": label, "on_lost": self._on_lost}
+        how: Options = {"ttl": order.ttl, "label": label, "on_lost": self._on_lost}
         if order.one_of is not None:
             name, _, items = order.one_of.partition("=")
             return locks.one_of(name, items.split(","), **how)

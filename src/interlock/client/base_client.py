@@ -165,7 +165,7 @@ class BaseClient:
             claim, call.queued = call.queued, None
             self.emit("withdrawn", claim, started=call.started, reason=GONE_FROM_LINE)
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         if self.source is None or self.source[2].startswith("memory:"):
             why = "its locks exist only in this process" if self.source else "it was not made from a URL"
             raise InvalidArgument(

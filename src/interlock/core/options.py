@@ -10,7 +10,7 @@ Each store has one table of its options, and reads all of them together:
         return cls(timeout=found.get("timeout", TIMEOUT), …)
 
     @reads_url
-    def options_of(url: SplitResult) -> dict[str, Any]:
+    def options_of(url: SplitResult) -> Options:
         return read_options(parse_qsl(url.query, keep_blank_values=True), OPTIONS, "redis://")
 
 (`interlock.core.redaction.reads_url` keeps a part of a password out of the messages.)  A reader is any function of
@@ -30,6 +30,8 @@ from interlock.core.errors import InvalidArgument
 MAX_NUMBER = 1_000_000
 _DIGITS = re.compile("[0-9]{1,7}")  # `int` takes blanks, underscores and other digits too
 
+Options: TypeAlias = dict[str, Any]
+"""The keyword arguments of a function of a library."""
 Reader: TypeAlias = Callable[[str, str], Any]
 """A function of an option's name and text that returns its value."""
 
@@ -44,7 +46,7 @@ def path_url(path: str, begin: str = "file://") -> str:
     return begin + quote(path, errors="surrogateescape")
 
 
-def read_options(given: Iterable[tuple[str, str]], known: Mapping[str, Reader], what: str) -> dict[str, Any]:
+def read_options(given: Iterable[tuple[str, str]], known: Mapping[str, Reader], what: str) -> Options:
     """Return the values of options by name.
 
     Args:
@@ -55,7 +57,7 @@ def read_options(given: Iterable[tuple[str, str]], known: Mapping[str, Reader], 
     Raises:
         InvalidArgument: an option is unknown, repeated, empty or invalid.
     """
-    found: dict[str, Any] = {}
+    found: Options = {}
     for name, text in given:
         if name not in known:
             raise InvalidArgument(f"{what} has no option {shown_value(name)}. {_meant(name, known)}")

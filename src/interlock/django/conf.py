@@ -21,6 +21,7 @@ from django.utils.module_loading import import_string
 from interlock.api.connect import open_store
 from interlock.core.claims import DEFAULT_TTL, checked_count
 from interlock.core.errors import InvalidArgument, LockError, StoreError
+from interlock.core.options import Options
 from interlock.core.redaction import described, masked
 from interlock.storekit.store import Store
 
@@ -44,7 +45,7 @@ class StoreSettings(NamedTuple):
 
     location: str | None
     backend: str | None
-    options: dict[str, Any]
+    options: Options
     namespace: str
     ttl: float
 
@@ -91,7 +92,7 @@ class StoreSettings(NamedTuple):
         return cast(Callable[..., Any], found)
 
 
-def places() -> dict[str, Any]:
+def places() -> Options:
     """Return INTERLOCK, with an empty entry "default" if it has none."""
     given = getattr(settings, "INTERLOCK", None) or {}
     if not isinstance(given, dict) or not all(isinstance(alias, str) for alias in given):

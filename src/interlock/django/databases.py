@@ -23,7 +23,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import connections
 
 from interlock.core.errors import InvalidArgument, StoreError, install
-from interlock.core.options import path_url
+from interlock.core.options import Options, path_url
 from interlock.core.queue import Feature
 from interlock.django.conf import database_of_claims
 from interlock.storekit.store import Store
@@ -54,20 +54,20 @@ def place_of(alias: str) -> tuple[Any, ...]:
     return (str(known.get("NAME")), *(known.get(each) for each in ("ENGINE", "HOST", "PORT", "USER", "OPTIONS")))
 
 
-def given_by(alias: str) -> dict[str, Any]:
+def given_by(alias: str) -> Options:
     """Return the arguments with which Django would connect to a database now.
 
     Raises:
         InvalidArgument: Django can't use the settings.
     """
     try:
-        found: dict[str, Any] = connections.create_connection(alias).get_connection_params()
+        found: Options = connections.create_connection(alias).get_connection_params()
     except ImproperlyConfigured as error:
         raise InvalidArgument(f"DATABASES[{alias!r}] cannot be used: {error}") from error
     return found
 
 
-def libpq_of(alias: str) -> dict[str, Any]:
+def libpq_of(alias: str) -> Options:
     """Return the arguments with which libpq connects to a database.
 
     Raises:
@@ -87,7 +87,7 @@ def libpq_of(alias: str) -> dict[str, Any]:
     return {**CONNECTION_DEFAULTS, **given, "client_encoding": "utf8"}
 
 
-def pymysql_of(alias: str) -> dict[str, Any]:
+def pymysql_of(alias: str) -> Options:
     """Return the arguments with which PyMySQL connects to a database.
 
     Raises:

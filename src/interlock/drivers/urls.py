@@ -6,6 +6,7 @@ from typing import Any
 from urllib.parse import SplitResult, parse_qsl, quote, urlencode
 
 from interlock.core.errors import InvalidArgument
+from interlock.core.options import Options
 from interlock.core.redaction import described, masked, place_of, whole, why
 
 
@@ -113,7 +114,7 @@ def given_by(engine: Any) -> list[tuple[str, str]]:
     ]
 
 
-def arguments_of(engine: Any) -> dict[str, Any]:
+def arguments_of(engine: Any) -> Options:
     """Return the driver arguments of an engine, after the program's `do_connect` hooks.
 
     Raises:
@@ -127,7 +128,7 @@ def arguments_of(engine: Any) -> dict[str, Any]:
     try:
         engine.pool.recreate().connect().invalidate()
     except _Arguments as answer:
-        given: dict[str, Any] = answer.args[0]
+        given: Options = answer.args[0]
         return given
     except Exception as error:
         if type(error).__name__ != "MissingGreenlet":  # the program's async_creator was called
@@ -137,7 +138,7 @@ def arguments_of(engine: Any) -> dict[str, Any]:
     raise InvalidArgument("A hook of this engine makes its own connections. Pass the URL, with password= or dial=.")
 
 
-def _answer(dialect: object, record: object, args: object, given: dict[str, Any]) -> None:
+def _answer(dialect: object, record: object, args: object, given: Options) -> None:
     """Raise the arguments in the last hook; otherwise let the program connect."""
     if _asking.get():
         raise _Arguments(dict(given))

@@ -22,7 +22,7 @@ from interlock.runtime.process import fresh_id as fresh_id
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
-Result: TypeAlias = Coroutine[Any, Any, T]
+Result: TypeAlias = Coroutine[object, None, T]
 """The result of calling a function: here an awaitable."""
 Mutex = RLock
 """Protects state shared with other threads; between two awaits this loop runs nothing else."""
@@ -145,7 +145,7 @@ async def run_in_daemon_thread(function: Callable[[*Ts], T], *args: *Ts) -> T:
     return await asyncio.wrap_future(future)
 
 
-def plain(function: Callable[[*Ts], T]) -> Callable[[*Ts], Coroutine[Any, Any, T]]:
+def plain(function: Callable[[*Ts], T]) -> Callable[[*Ts], Coroutine[object, None, T]]:
     """Return a function that never blocks as an awaitable function."""
 
     async def called(*args: *Ts) -> T:
@@ -157,7 +157,7 @@ def plain(function: Callable[[*Ts], T]) -> Callable[[*Ts], Coroutine[Any, Any, T
 _spawned: set[asyncio.Task[object]] = set()
 
 
-def start_background(name: str, function: Callable[[*Ts], Coroutine[Any, Any, T]], *args: *Ts) -> asyncio.Task[T]:
+def start_background(name: str, function: Callable[[*Ts], Coroutine[object, None, T]], *args: *Ts) -> asyncio.Task[T]:
     """Call a function in a new task with its own context."""
     context = background()  # entered here, because a task factory may not accept a context
     task = context.run(asyncio.get_running_loop().create_task, function(*args), name=name)

@@ -2,7 +2,6 @@
 
 import threading
 from collections.abc import Sequence
-from typing import Any
 from urllib.parse import SplitResult
 
 from interlock.core.claims import MICROS, Check
@@ -57,7 +56,7 @@ class MemoryNamespace(StepStore, Notifier):
         self._inside = False
         self._epoch = int((clock.time_of_day() - self._now()) * MICROS)
 
-    def step(self, key: str, transition: Transition, *args: Any) -> StepResult:
+    def step(self, key: str, transition: Transition, *args: object) -> StepResult:
         """Perform a step without waiting; see `StepStore.step`.
 
         Raises:
@@ -83,7 +82,7 @@ class MemoryNamespace(StepStore, Notifier):
                         self._lines.pop(key, None)
                         self._kept.pop(key, None)
                 if step.answer is True and transition is complete:
-                    self._kept[key] = args[-1]
+                    self._kept[key] = str(args[-1])
                 elif step.answer is True and transition is read_record:
                     step = step._replace(answer=self._kept.get(key, ""))
                 return step

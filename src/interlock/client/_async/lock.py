@@ -183,7 +183,7 @@ class AsyncLock(AsyncLockable[AsyncGrant]):
     ) -> rt.Result[AsyncGrant | None]:
         return self._client.acquire(self._spec, self._options, seconds, owner, cancel)
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self._client, self._spec, self._options)
 
 
@@ -243,7 +243,7 @@ class AsyncAllLock(AsyncLockable[AsyncGrants]):
         await AsyncGrants(taken).release()
         return None
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self._client, self._parts, self._options)
 
 

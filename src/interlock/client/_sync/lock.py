@@ -180,7 +180,7 @@ class Lock(Lockable[Grant]):
     ) -> rt.Result[Grant | None]:
         return self._client.acquire(self._spec, self._options, seconds, owner, cancel)
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self._client, self._spec, self._options)
 
 
@@ -238,7 +238,7 @@ class AllLock(Lockable[Grants]):
         Grants(taken).release()
         return None
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self._client, self._parts, self._options)
 
 

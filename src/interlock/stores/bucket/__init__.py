@@ -9,7 +9,7 @@ from urllib.parse import SplitResult, parse_qsl, unquote
 
 from interlock.core.claims import Check
 from interlock.core.errors import InvalidArgument, StoreError, install
-from interlock.core.options import read_options, seconds_in, text_in
+from interlock.core.options import Options, read_options, seconds_in, text_in
 from interlock.core.queue import ALL
 from interlock.core.redaction import place_of, reads_url
 from interlock.storekit._sync.step_queue import StepStore
@@ -94,7 +94,7 @@ def _store_of(url: SplitResult) -> BucketStore:
         raise InvalidArgument(
             f"{where}: write {url.scheme}://bucket/prefix, with the credentials in the environment."
         )
-    how: dict[str, Any] = {name: given[name] for name in ("endpoint", "region") if name in given}
+    how: Options = {name: given[name] for name in ("endpoint", "region") if name in given}
     if login:
         names = {"s3": ("access_key_id", "secret_access_key"), "az": ("account_name", "account_key")}[url.scheme]
         how |= dict(zip(names, (user, password), strict=True))

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from interlock.core.errors import InvalidArgument, StoreError
-from interlock.core.options import Reader, number_in, read_options, seconds_in, text_in
+from interlock.core.options import Options, Reader, number_in, read_options, seconds_in, text_in
 from interlock.core.redaction import place_of, reads_url
 from interlock.drivers.urls import port_of
 
@@ -79,7 +79,7 @@ def _member(host: SplitResult, tls: bool, where: str) -> str:
     return f"{'https' if tls else 'http'}://{name}:{port_of(host) or PORT}"
 
 
-def _context(given: dict[str, Any], where: str) -> ssl.SSLContext:
+def _context(given: Options, where: str) -> ssl.SSLContext:
     """Return the TLS context; without ssl_ca= it trusts the certificate authorities of the system."""
     if ("ssl_cert" in given) != ("ssl_key" in given):
         raise InvalidArgument(f"{where}: a client certificate needs both ssl_cert= and ssl_key=.")

@@ -12,7 +12,7 @@ import pymysql  # type: ignore[import-untyped]
 from interlock.core.claims import DEFAULT_TTL
 from interlock.core.errors import InvalidArgument, StoreError
 from interlock.core.failures import Denied, NoRoom, Refused, TransientRefusal, Unreachable, ended
-from interlock.core.options import Reader, flag_in, number_in, read_options, seconds_in, text_in
+from interlock.core.options import Options, Reader, flag_in, number_in, read_options, seconds_in, text_in
 from interlock.core.redaction import CAUSE_HIDDEN, is_torn, place_of, reads_url
 from interlock.drivers.urls import arguments_of, engine_of, given_by, place_of_engine, port_of
 from interlock.stores.mysql import TABLE, checked_table
@@ -94,7 +94,7 @@ FAILURES = (pymysql.Error, OSError, UnicodeError, RuntimeError)
 """The exceptions of a failed connection, host name encoding, or missing package."""
 
 
-def arguments_in(url: SplitResult, given: Mapping[str, object], timeout: float) -> dict[str, Any]:
+def arguments_in(url: SplitResult, given: Mapping[str, object], timeout: float) -> Options:
     """Return the arguments of PyMySQL for the connections to a URL.
 
     Args:
@@ -208,12 +208,12 @@ def options_of(
 
 
 @reads_url
-def _read(url: SplitResult) -> tuple[dict[str, Any], dict[str, Any]]:
+def _read(url: SplitResult) -> tuple[Options, Options]:
     given = read_options(parse_qsl(url.query, keep_blank_values=True), _OWN_OPTIONS | CONNECTING, place_of(url))
     return given, arguments_in(url, given, given.get("timeout", IO_TIMEOUT))
 
 
-def usual(timeout: float) -> dict[str, Any]:
+def usual(timeout: float) -> Options:
     """Return the common arguments of all PyMySQL connections.
 
     Args:

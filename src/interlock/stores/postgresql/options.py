@@ -8,7 +8,7 @@ from urllib.parse import SplitResult
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import Conninfo
 
-from interlock.core.options import Reader, flag_in, number_in, read_options, seconds_in, text_in
+from interlock.core.options import Options, Reader, flag_in, number_in, read_options, seconds_in, text_in
 from interlock.core.redaction import is_torn, place_of, reads_url
 from interlock.drivers.urls import (
     arguments_of,
@@ -63,7 +63,7 @@ class PostgresOptions(NamedTuple):
     max_connections: int = MAX_CONNECTIONS
     timeout: float = IO_TIMEOUT
     password_may_leak: bool = False
-    arguments: Callable[[], dict[str, Any]] = dict
+    arguments: Callable[[], Options] = dict
     dial: Callable[[], Any] | None = None
     blocks: bool = False
 
@@ -78,7 +78,7 @@ def options_of(url: SplitResult) -> PostgresOptions:
     given = options_in(url)
     conninfo = conninfo_of(url, [each for each in given if each[0] not in _OWN_OPTIONS])
 
-    def arguments() -> dict[str, Any]:
+    def arguments() -> Options:
         return {**CONNECTION_DEFAULTS, **conninfo_to_dict(conninfo)}
 
     options = _options(
@@ -109,7 +109,7 @@ def with_secrets(
     return options._replace(arguments=lambda: arguments() | {"password": secret()}, dial=dial, blocks=True)
 
 
-def connecting(arguments: dict[str, Any], seconds: float) -> dict[str, Any]:
+def connecting(arguments: Options, seconds: float) -> Options:
     """Return psycopg's arguments with a connect_timeout that leaves time for other addresses.
 
     Args:
@@ -131,7 +131,7 @@ def options_of_engine(client: object) -> PostgresOptions:
     """
     engine = engine_of(client, ("psycopg", "psycopg_async"), "postgresql", "psycopg 3")
 
-    def arguments() -> dict[str, Any]:
+    def arguments() -> Options:
         known = {option.keyword.decode() for option in Conninfo.get_defaults()}
         return CONNECTION_DEFAULTS | {name: value for name, value in arguments_of(engine).items() if name in known}
 

@@ -66,7 +66,7 @@ class _Incomplete(Exception):
 
 
 LONGEST_LINE = 65536
-INCOMPLETE: Any = object()
+INCOMPLETE: Reply = object()
 """The result of `Parser.next` while no complete reply has come."""
 
 
@@ -86,7 +86,7 @@ class Parser:
         self.unread = self.unread[self._at :] + data
         self._at = 0
 
-    def next(self) -> Any:
+    def next(self) -> Reply:
         """Return the next reply, or MISSING; an error of the server is returned, not raised.
 
         Raises:
@@ -104,7 +104,7 @@ class Parser:
         except (ValueError, RecursionError):
             raise Garbage(self.unread[start : start + 60]) from None
 
-    def _reply(self) -> Any:
+    def _reply(self) -> Reply:
         end = self.unread.find(b"\r\n", self._at)
         if end < 0:
             if self.unread[self._at : self._at + 1] not in b"+-:$*" or len(self.unread) - self._at > LONGEST_LINE:

@@ -12,7 +12,7 @@ from urllib.parse import SplitResult, parse_qsl, unquote
 
 from interlock.core.claims import shown_value
 from interlock.core.errors import InvalidArgument
-from interlock.core.options import Reader, flag_in, number_in, read_options, seconds_in, text_in
+from interlock.core.options import Options, Reader, flag_in, number_in, read_options, seconds_in, text_in
 from interlock.core.redaction import place_of, reads_url
 from interlock.drivers.urls import port_of
 from interlock.storekit._sync.pool import MAX_CONNECTIONS
@@ -219,7 +219,7 @@ def settings_of(url: SplitResult) -> Settings:
     return replace(common, kind="sentinel", nodes=nodes, service=service, sentinel=sentinel)
 
 
-def _options_of(url: SplitResult, kind: str) -> dict[str, Any]:
+def _options_of(url: SplitResult, kind: str) -> Options:
     known = COMMON_OPTIONS | TLS | WITHOUT_EFFECT
     if kind != "cluster":
         known |= NUMBERED

@@ -86,7 +86,7 @@ class Database(StepStore):
             finally:
                 self.section.taken = False
 
-    def _do(self, key: str, transition: Transition, args: tuple[Any, ...]) -> StepResult:
+    def _do(self, key: str, transition: Transition, args: tuple[object, ...]) -> StepResult:
         opened = self._open()
         execute = opened.connection.execute
         name = key.encode()
@@ -108,7 +108,7 @@ class Database(StepStore):
                         name,
                         line.record_expires,
                         now.stamp,
-                        args[-1] if transition is complete else "",
+                        str(args[-1]) if transition is complete else "",
                     )
                 if is_nothing(line, now):
                     if row is not None:

@@ -12,7 +12,7 @@ from interlock.runtime import clock, log
 from interlock.stores.redis import _aio as sockets
 from interlock.stores.redis.errors import garbled, refusal, see_it_is_there, unreachable
 from interlock.stores.redis.library import answered, as_bytes, as_of_socket
-from interlock.stores.redis.resp import INCOMPLETE, Garbage, Parser, RedisCommand, ReplyError, grants, pack
+from interlock.stores.redis.resp import INCOMPLETE, Garbage, Parser, RedisCommand, Reply, ReplyError, grants, pack
 from interlock.stores.redis.settings import Address, Settings
 from interlock.stores.redis.wire import with_source
 
@@ -65,11 +65,11 @@ class AsyncLibraryStream:
 
 async def answer_to(
     command: RedisCommand,
-    raw: Callable[[bytes, int, float], Any],
+    raw: Callable[[bytes, int, float], rt.Result[Reply]],
     deadline: float,
     where: str,
     io_timeout: float,
-) -> Any:
+) -> Reply:
     """Send a request; add its script's source if needed; wait for replicas if wanted.
 
     Args:
@@ -106,7 +106,7 @@ class AsyncRedisConnection:
         before_confirm: called before a subscription is confirmed.
     """
 
-    def __init__(self, stream: Any, where: str, io_timeout: float) -> None:
+    def __init__(self, stream: "AsyncLibraryStream | sockets.AsyncStream", where: str, io_timeout: float) -> None:
         self.stream = stream
         self._where = where
         self._io_timeout = io_timeout
@@ -116,11 +116,11 @@ class AsyncRedisConnection:
         self.deaf: Refused | None = None
         self.before_confirm: Callable[[], rt.Result[None]] = rt.yield_to_loop
 
-    async def ask(self, command: RedisCommand, deadline: float) -> Any:
+    async def ask(self, command: RedisCommand, deadline: float) -> Reply:
         """Send like `AsyncConnection.ask`."""
         return await answer_to(command, self.raw, deadline, self._where, self._io_timeout)
 
-    async def raw(self, data: bytes, replies: int, deadline: float) -> Any:
+    async def raw(self, data: bytes, replies: int, deadline: float) -> Reply:
         """Send, and return the reply, which may be a ReplyError; several replies as a list.
 
         Raises:
@@ -141,14 +141,14 @@ class AsyncRedisConnection:
         except OSError as error:
             raise ended(self._where, error) from error
 
-    async def next(self, deadline: float) -> Any:
+    async def next(self, deadline: float) -> Reply:
         """Return the next reply or message."""
         reply = self._parser.next()
         if reply is INCOMPLETE:
             return await self._rest(await self.stream.receive(deadline), deadline)
         return reply
 
-    async def _rest(self, data: bytes, deadline: float) -> Any:
+    async def _rest(self, data: bytes, deadline: float) -> Reply:
         while True:
             if not data:
                 raise ConnectionResetError("closed by the server")
@@ -245,7 +245,9 @@ class AsyncDialer:
     async def _connected(self, address: Address | str, deadline: float, looks: bool) -> AsyncRedisConnection:
         try:
             if self.settings.make is not None:
-                stream = await self._of_library(self.settings.make(address), deadline)
+                stream: AsyncLibraryStream | sockets.AsyncStream = await self._of_library(
+                    self.settings.make(address), deadline
+                )
             else:
                 context = None if self.settings.tls is None else self.settings.tls.context
                 stream = await sockets.open_stream(address, context, deadline, self.settings.io_timeout, looks)
@@ -253,14 +255,14 @@ class AsyncDialer:
             raise unreachable(self.settings.where, error) from error
         return AsyncRedisConnection(stream, self.settings.where, self.settings.io_timeout)
 
-    async def _of_library(self, connection: Any, deadline: float) -> Any:
+    async def _of_library(self, connection: Any, deadline: float) -> AsyncLibraryStream:
         try:
             await rt.within(max(0.0, deadline - clock.now()), connection.connect)
         except Exception as error:
             raise as_of_socket(error) from error
         return AsyncLibraryStream(connection)
 
-    async def _log_in(self, connection: AsyncRedisConnection, deadline: float) -> Any:
+    async def _log_in(self, connection: AsyncRedisConnection, deadline: float) -> Reply:
         """Log in; return the reply to INFO, if requested."""
         settings = self.settings
         login: tuple[str, ...] = tuple(each for each in (settings.username, settings.password) if each is not None)

@@ -13,7 +13,7 @@ from interlock.runtime import clock, log
 from interlock.stores.redis import _threads as sockets
 from interlock.stores.redis.errors import garbled, refusal, see_it_is_there, unreachable
 from interlock.stores.redis.library import answered, as_bytes, as_of_socket
-from interlock.stores.redis.resp import INCOMPLETE, Garbage, Parser, RedisCommand, ReplyError, grants, pack
+from interlock.stores.redis.resp import INCOMPLETE, Garbage, Parser, RedisCommand, Reply, ReplyError, grants, pack
 from interlock.stores.redis.settings import Address, Settings
 from interlock.stores.redis.wire import with_source
 
@@ -66,11 +66,11 @@ class LibraryStream:
 
 def answer_to(
     command: RedisCommand,
-    raw: Callable[[bytes, int, float], Any],
+    raw: Callable[[bytes, int, float], rt.Result[Reply]],
     deadline: float,
     where: str,
     io_timeout: float,
-) -> Any:
+) -> Reply:
     """Send a request; add its script's source if needed; wait for replicas if wanted.
 
     Args:
@@ -107,7 +107,7 @@ class RedisConnection:
         before_confirm: called before a subscription is confirmed.
     """
 
-    def __init__(self, stream: Any, where: str, io_timeout: float) -> None:
+    def __init__(self, stream: "LibraryStream | sockets.Stream", where: str, io_timeout: float) -> None:
         self.stream = stream
         self._where = where
         self._io_timeout = io_timeout
@@ -117,11 +117,11 @@ class RedisConnection:
         self.deaf: Refused | None = None
         self.before_confirm: Callable[[], rt.Result[None]] = rt.yield_to_loop
 
-    def ask(self, command: RedisCommand, deadline: float) -> Any:
+    def ask(self, command: RedisCommand, deadline: float) -> Reply:
         """Send like `Connection.ask`."""
         return answer_to(command, self.raw, deadline, self._where, self._io_timeout)
 
-    def raw(self, data: bytes, replies: int, deadline: float) -> Any:
+    def raw(self, data: bytes, replies: int, deadline: float) -> Reply:
         """Send, and return the reply, which may be a ReplyError; several replies as a list.
 
         Raises:
@@ -142,14 +142,14 @@ class RedisConnection:
         except OSError as error:
             raise ended(self._where, error) from error
 
-    def next(self, deadline: float) -> Any:
+    def next(self, deadline: float) -> Reply:
         """Return the next reply or message."""
         reply = self._parser.next()
         if reply is INCOMPLETE:
             return self._rest(self.stream.receive(deadline), deadline)
         return reply
 
-    def _rest(self, data: bytes, deadline: float) -> Any:
+    def _rest(self, data: bytes, deadline: float) -> Reply:
         while True:
             if not data:
                 raise ConnectionResetError("closed by the server")
@@ -246,7 +246,9 @@ class Dialer:
     def _connected(self, address: Address | str, deadline: float, looks: bool) -> RedisConnection:
         try:
             if self.settings.make is not None:
-                stream = self._of_library(self.settings.make(address), deadline)
+                stream: LibraryStream | sockets.Stream = self._of_library(
+                    self.settings.make(address), deadline
+                )
             else:
                 context = None if self.settings.tls is None else self.settings.tls.context
                 stream = sockets.open_stream(address, context, deadline, self.settings.io_timeout, looks)
@@ -254,14 +256,14 @@ class Dialer:
             raise unreachable(self.settings.where, error) from error
         return RedisConnection(stream, self.settings.where, self.settings.io_timeout)
 
-    def _of_library(self, connection: Any, deadline: float) -> Any:
+    def _of_library(self, connection: Any, deadline: float) -> LibraryStream:
         try:
             rt.within(max(0.0, deadline - clock.now()), connection.connect)
         except Exception as error:
             raise as_of_socket(error) from error
         return LibraryStream(connection)
 
-    def _log_in(self, connection: RedisConnection, deadline: float) -> Any:
+    def _log_in(self, connection: RedisConnection, deadline: float) -> Reply:
         """Log in; return the reply to INFO, if requested."""
         settings = self.settings
         login: tuple[str, ...] = tuple(each for each in (settings.username, settings.password) if each is not None)
