@@ -25,7 +25,6 @@ PINNED: dict[str, Callable[[], bool]] = {
         pytest.importorskip("django.db.models").QuerySet._update
     ),  # takes columns, not fields
     "_from_testcase": lambda: "_from_testcase" in getsource(pytest.importorskip("django.test").TestCase),
-    "_update": lambda: callable(pytest.importorskip("django.db.models").QuerySet._update),
     "_free": lambda: all(
         hasattr(node, "release") or "_free" in node.__slots__
         for node in (pytest.importorskip(f"{library}.asyncio.cluster").ClusterNode for library in ("redis", "valkey"))
