@@ -17,10 +17,10 @@ from tests.support.stores import ROWS
 
 OURS = str(Path(interlock.__file__).parent)
 LIMITS = {  # calls, modules
-    ("valkey", THREADS): (60, 17),
-    ("valkey", TASKS): (99, 18),
-    ("postgresql", THREADS): (60, 15),
-    ("postgresql", TASKS): (95, 16),
+    ("valkey", THREADS): (60, 18),
+    ("valkey", TASKS): (99, 19),
+    ("postgresql", THREADS): (60, 16),
+    ("postgresql", TASKS): (95, 17),
 }
 """The present numbers; the goals are 70 calls on Redis, 140 on PostgreSQL, and 14 modules."""
 

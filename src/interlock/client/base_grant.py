@@ -1,29 +1,19 @@
 """The common part of the grants of threads and of tasks."""
 
-import math
 import threading
 from collections.abc import Sequence
-from contextvars import copy_context
 from typing import Any, NoReturn, TypeVar
 
-from interlock.client.arguments import DEFAULT_OPTIONS, AcquireOptions
-from interlock.client.base_client import BaseClient
-from interlock.client.events import EventKind
-from interlock.client.messages import AT_MOST, LEASE_ENDED
-from interlock.core import renewal
+from interlock.client.lease import Lease
 from interlock.core.claims import LockSpec, fits, name_of
 from interlock.core.errors import InvalidArgument, LockLost, NotHeld, Unsupported
 from interlock.core.line import has_slots
-from interlock.core.queue import AcquireCall, Held, Wakeable
-from interlock.core.renewal import LEFT_AT_RENEWAL
 from interlock.runtime import log
-from interlock.runtime.process import checked_pid
 
 G = TypeVar("G", bound="BaseGrant", covariant=True)
-HELD, RELEASED, LOST = "held", "released", "lost"
 
 
-class BaseGrant:
+class BaseGrant(Lease):
     """A held claim and its lease; the fence and the id never change.
 
     Attributes:
@@ -31,42 +21,7 @@ class BaseGrant:
         fence: the fencing token, strictly increasing per name; pass it to the resource that you protect.
     """
 
-    __slots__ = (
-        "__weakref__", "_acquired_at", "_body", "_claim", "_client", "_context", "_deadline", "_due", "_ends_at",
-        "_free_at", "_leaving", "_lost_because", "_options", "_owner", "_record", "_renews", "_slot", "_state",
-        "_wanted", "_watchdog", "fence", "id",
-    )  # fmt: skip
-
-    def __init__(self, held: Held, client: BaseClient, watchdog: Any, owner: object, options: AcquireOptions) -> None:
-        claim, self.fence, deadline, self._slot = held
-        self._claim = claim
-        self._client: Any = client
-        self._watchdog = watchdog
-        self._owner: Any = owner
-        self.id = claim.id
-        self._deadline = deadline
-        self._renews = options.renew
-        self._due = deadline - claim.spec.ttl * LEFT_AT_RENEWAL if options.renew else deadline
-        self._options = options
-        if options is not DEFAULT_OPTIONS and (options.on_lost is not None or options.on_wanted is not None):
-            self._context = copy_context()  # for the callbacks
-        self._wanted = False
-        self._ends_at = math.inf
-        if options.at_most < math.inf:
-            self._ends_at = client.now() + options.at_most
-            self._renewed(deadline - claim.spec.ttl)
-        self._free_at = 0.0
-        self._state = HELD
-        self._leaving = False
-        self._lost_because = ""
-        self._record: tuple[float, str] | tuple[()] = ()
-        self._body: Any = None
-        self._acquired_at: float | None = None
-
-    @property
-    def name(self) -> str:
-        """The lock's name."""
-        return name_of(self._claim.spec.key)
+    __slots__ = ()
 
     @property
     def slot(self) -> int:
@@ -112,30 +67,6 @@ class BaseGrant:
             return 0.0
         return max(0.0, float(self._deadline - self._client.now()))
 
-    @property
-    def held(self) -> bool:
-        """True until it is released or lost; False from the start of its release."""
-        return not self.lost and self._state == HELD and not self._leaving
-
-    @property
-    def lost(self) -> bool:
-        """True after the lease expired or the claim was evicted before a release."""
-        if self._watchdog.pid != checked_pid():
-            return True
-        if self._state == HELD and self._client.now() >= self._deadline:
-            self._lose(LEASE_ENDED)
-        return self._state == LOST
-
-    @property
-    def inherited(self) -> bool:
-        """True in a forked child, which does not own its parent's grants."""
-        return bool(self._watchdog.pid != checked_pid())
-
-    @property
-    def _over(self) -> bool:
-        """True if the caller knows the outcome: released, or lost and then released."""
-        return self._state == RELEASED or (self._state == LOST and self._leaving)
-
     def check(self) -> None:
         """Raise unless the lock is held now; call it before work that must run only once.
 
@@ -147,70 +78,6 @@ class BaseGrant:
             raise self._loss()
         if not self.held:
             raise NotHeld(f"Lock {self.name!r} has already been released (or is being released). Acquire it again.")
-
-    def _stay_at_least(self) -> None:
-        """Keep the claim for `at_least` from now, even if it is released before."""
-        self._free_at = self._client.now() + self._options.at_least
-
-    def _loss(self) -> LockLost:
-        why = "a forked child does not own its parent's grants" if self.inherited else self._lost_because
-        return LockLost(
-            f"Lock {self.name!r} (fence {self.fence}) was lost because {why}. Stop the work, or pass the fence to "
-            f"the resource so that it can reject late writes."
-        )
-
-    def _lose(self, why: str) -> None:
-        """Mark the grant as lost, unless it was released or lost before."""
-        if self._state == HELD:
-            self._watchdog.let_go(self.id)
-            self._lost_because = AT_MOST if why is LEASE_ENDED and self._deadline >= self._ends_at else why
-            # A release without a reply may have been performed: a missing claim is then no loss.
-            self._state = RELEASED if self._leaving else LOST
-            if self._state == LOST:
-                log.warn("Lock %r (fence %d) was lost because %s.", self.name, self.fence, self._lost_because)
-
-    def _emit_acquired(self, started: float) -> None:
-        """Notify the listeners that the lock is held."""
-        self._acquired_at = self._client.now()
-        self._client.emit("acquired", self._claim, fence=self.fence, started=started)
-
-    def _emit(self, kind: EventKind, reason: str = "") -> None:
-        """Notify the listeners of an event of this grant."""
-        since = self._acquired_at
-        held = None if since is None else self._client.now() - since
-        self._client.emit(kind, self._claim, fence=self.fence, held=held, reason=reason)
-
-    def _tell_end(self) -> None:
-        """Report that the release found the claim lost, or gone after an earlier release.
-
-        If another release removed the claim at the same time, that release has reported it.
-        """
-        if self._lost_because:
-            self._emit("lost" if self._state == LOST else "released", self._lost_because)
-
-    def _renewed(self, sent: float) -> None:
-        """Note a renewal that was sent at `sent` and answered."""
-        ttl = self._claim.spec.ttl
-        self._deadline = min(max(self._deadline, sent + ttl), self._ends_at)
-        renews = self._renews and self._deadline < self._ends_at
-        self._due = renewal.due(self._deadline, ttl) if renews else self._deadline
-
-    def _asks_now(self) -> None:
-        """Be due immediately: the store may no longer have the claim."""
-        self._due = 0.0
-
-    def _joins(self, now: float) -> bool:
-        """Return True if the renewal is due, or due soon, and note that it is sent."""
-        ttl = self._claim.spec.ttl
-        joins = self._due < self._deadline and self._due <= now + ttl * renewal.JOIN_WITHIN
-        if joins:
-            self._due = renewal.asked_again(now, ttl, self._deadline)
-        return joins
-
-    def _retries(self, now: float) -> float:
-        """Note that the renewal failed; return the time of the retry."""
-        self._due = renewal.retried(now, self._claim.spec.ttl, self._deadline)
-        return self._due
 
     def __reduce__(self) -> NoReturn:
         raise InvalidArgument(
@@ -243,16 +110,6 @@ def refuse_own_wait(spec: LockSpec, owner: object, seconds: float | None, grants
     if seconds is None:
         raise InvalidArgument(text)
     log.warn("%s", text)
-
-
-def broken_off(
-    client: BaseClient, call: AcquireCall[Wakeable] | None, grant: BaseGrant | None, error: BaseException
-) -> None:
-    """Report the end of an interrupted acquire, if its start was reported."""
-    if grant is not None and grant._acquired_at is not None:
-        grant._emit("released", str(error))
-    elif call is not None and call.queued is not None:
-        client.emit("withdrawn", call.queued, started=call.started, reason=f"{type(error).__name__}: {error}")
 
 
 class ReentryCount:

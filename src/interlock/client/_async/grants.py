@@ -6,9 +6,10 @@ from types import TracebackType
 from typing import Any, Self
 
 from interlock.client.arguments import AcquireOptions
-from interlock.client.base_grant import HELD, RELEASED, BaseGrant, BaseGrants, ReentryCount
+from interlock.client.base_grant import BaseGrant, BaseGrants, ReentryCount
 from interlock.client.events import GLOBAL_LISTENERS
-from interlock.client.messages import EXPIRED_OR_EVICTED, LEASE_ENDED
+from interlock.client.lease import HELD, RELEASED
+from interlock.client.messages import CONNECTION_CLOSED, EXPIRED_OR_EVICTED, LEASE_ENDED
 from interlock.core._async.protocols import AsyncQueue
 from interlock.core.errors import NotHeld, StoreError, Unsupported
 from interlock.core.line import RENEWAL_WANTED
@@ -92,6 +93,15 @@ class AsyncGrant(_AsyncBody, BaseGrant):
         if self._body is not None and not self._body.done():
             self._struck = True
             self._body.cancel(f"Lock {self.name!r} was lost")
+
+    def _act_on_loss(self, why: str) -> None:
+        """Cancel the body, withdraw the claim if its lease is longer than `at_most`, and call `on_lost`."""
+        # async only
+        self._strike()
+        if self._deadline >= self._ends_at and why is not CONNECTION_CLOSED:  # the lease in the store is longer
+            rt.start_background("interlock-at-most", self._watchdog.leave, self._claim)
+        if self._options.on_lost is not None:
+            rt.run_detached("interlock-on-lost", self._context, self._options.on_lost, self)
 
     def _note_wanted(self, wanted: bool) -> None:
         """Note whether another claim waits; call `on_wanted` when the wait begins."""
@@ -233,7 +243,7 @@ class AsyncGrant(_AsyncBody, BaseGrant):
             return False
         if self._state != HELD:  # another release came first
             return False
-        self._watchdog.stay(self)
+        self._watchdog.stay(self._claim, self._free_at)
         self._state = RELEASED
         self._emit("released")
         return True

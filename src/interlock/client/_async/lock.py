@@ -17,7 +17,7 @@ from interlock.core.claims import UNSET, USING, LockSpec, Unset, kind_of, name_o
 from interlock.core.errors import NotHeld
 from interlock.core.functions import around_generator, check_kind, checked_kind_of, refuse_awaitable
 from interlock.runtime import _aio as rt
-from interlock.runtime.blocks import Acquired, CallSite, call_site
+from interlock.runtime.blocks import Acquired, Acquisition, CallSite, call_site
 
 R = TypeVar("R")
 G = TypeVar("G", bound=AsyncGrant | AsyncGrants)
@@ -102,7 +102,7 @@ class AsyncLockable(rt.AsyncWrongWith, Same, Generic[G]):
             await rt.finish(grant.release)
             raise
 
-    def _mine(self, owner: rt.Caller) -> tuple[Any, Any, Any] | None:
+    def _mine(self, owner: rt.Caller) -> Acquisition | None:
         """Return the caller's last grant, or the only grant of a completed task.
 
         A grant in the body of another living owner is left alone, even if the caller acquired it.

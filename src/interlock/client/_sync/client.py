@@ -11,7 +11,7 @@ from interlock.client._sync.grants import Grant
 from interlock.client._sync.watchdog import Watchdog
 from interlock.client.arguments import TRY_LIMIT, AcquireOptions
 from interlock.client.base_client import BaseClient
-from interlock.client.base_grant import RELEASED, ReentryCount, broken_off, refuse_own_wait
+from interlock.client.base_grant import ReentryCount, refuse_own_wait
 from interlock.client.cancel import Cancel, SupportsIsSet
 from interlock.client.events import GLOBAL_LISTENERS
 from interlock.client.messages import EXPIRED_OR_EVICTED, closed_meanwhile, time_is_over
@@ -21,7 +21,7 @@ from interlock.core.claims import DONE, USING, Claim, ClaimView, LockSpec, name_
 from interlock.core.errors import LockError, LockTimeout, StoreError, UnknownOutcome
 from interlock.core.failures import NoAnswer, Refused, Unreachable
 from interlock.core.line import unchecked
-from interlock.core.queue import AcquireCall, Held
+from interlock.core.queue import AcquireCall, EnterResult, Held
 from interlock.runtime import _threads as rt
 from interlock.runtime import clock, log
 from interlock.runtime.process import WeakRegistry, checked_pid, each_in_forked_child, running_loop
@@ -124,23 +124,15 @@ class Client(BaseClient):
         owner: rt.Caller,
         cancel: SupportsIsSet | None = None,
     ) -> Grant | None:
-        """Acquire a lock.
+        """Acquire a lock; return None if it could not be acquired. After an error no claim is left behind.
 
         Args:
-            spec: the lock's parameters.
-            options: the options of the acquire.
+            spec, options: the parameters of the lock, and the options of the acquire.
             seconds: maximum wait; 0 for one try, None for no limit.
             owner: the caller.
             cancel: cancels the call; None if nothing can.
-
-        Returns:
-            The grant; None if the lock could not be acquired.
-
-        Raises:
-            StoreError: the store could not be asked, or the connection is closed; no claim is left behind.
         """
-        state = self.state()
-        started = self.now()
+        state, started = self.state(), self.now()
         id, entering = rt.fresh_id(), state.entering
         claim: Claim = unchecked(Claim, (id, spec, shown_text(owner.get_name())))
         call: AcquireCall[Waiting] | None = None
@@ -156,27 +148,17 @@ class Client(BaseClient):
             except UnknownOutcome:
                 first = None  # the store is asked again
             if first is not None and first.state == "using" and self.now() < started + spec.ttl:
-                held: Held = unchecked(Held, (claim, first.fence, started + spec.ttl, first.slot))
+                held: Held | None = unchecked(Held, (claim, first.fence, started + spec.ttl, first.slot))
             else:
-                if seconds != 0 and not rt.IS_ASYNC and running_loop() is not None:
-                    refuse_own_wait(spec, owner, seconds, state.watchdog.live())
-                deadline = None if seconds is None else started + (seconds or TRY_LIMIT)
-                call = AcquireCall(claim, self.now, started, deadline, seconds != 0, first)
-                call.entered = call.entered or first is None
-                call.on_left = state.watchdog.take_out
-                entering[id] = call, owner
-                call.on_queued = self.queued if self.listeners or GLOBAL_LISTENERS else None
+                call = self._call(state, claim, owner, seconds, started, first)
                 if cancel is None:
-                    waited = acquire(rt, state.queue, call)
+                    held = acquire(rt, state.queue, call)
                 else:
-                    waited = self._acquire_or_cancel(state, call, id, cancel)
-                self.left_line(call)
-                if waited is None:
-                    entering.pop(id, None)
-                    if not call.done:
-                        self.emit("timed out", call.claim, started=started)
-                    return None
-                held = waited
+                    held = self._acquire_or_cancel(state, call, id, cancel)
+                if held is None or call.queued is not None:
+                    self._emit_waited(state, id, call, held)
+            if held is None:
+                return None
             grant = Grant(held, self, state.watchdog, owner, options)
             state.watchdog.add(grant)
             if self.closed or id not in entering:
@@ -190,18 +172,66 @@ class Client(BaseClient):
             raise
         except BaseException as error:
             # A cancellation or KeyboardInterrupt may arrive at any wait: no claim must stay behind.
-            if grant is not None:
-                state.watchdog.watched.pop(id, None)
-                grant._state = RELEASED
-            try:
-                known = call is None or not (first is None or call.in_line or call.uncertain)
-                refused = known and isinstance(error, (Refused, Unreachable))  # nothing was done
-                if not refused and (call is None or call.entered):
-                    state.watchdog.leave(call.claim if call is not None else claim)
-            finally:
-                entering.pop(id, None)
-                broken_off(self, call, grant, error)
+            known = call is None or not (first is None or call.in_line or call.uncertain)
+            refused = known and isinstance(error, (Refused, Unreachable))  # nothing was done
+            left = claim if call is None else call.claim if call.entered else None
+            self._take_back(state, id, None if refused else left, call, grant, error)
             raise
+
+    def _call(
+        self,
+        state: State,
+        claim: Claim,
+        owner: rt.Caller,
+        seconds: float | None,
+        started: float,
+        first: EnterResult | None,
+    ) -> AcquireCall[Waiting]:
+        """Return the call that waits for a busy lock, and register it for `close`.
+
+        Args:
+            state, claim, owner, seconds, started: the variables of the acquire.
+            first: the reply of the store; None if no reply came, so that the claim may be in the line.
+        """
+        if seconds != 0 and not rt.IS_ASYNC and running_loop() is not None:
+            refuse_own_wait(claim.spec, owner, seconds, state.watchdog.live())
+        deadline = None if seconds is None else started + (seconds or TRY_LIMIT)
+        call: AcquireCall[Waiting] = AcquireCall(claim, self.now, started, deadline, seconds != 0, first)
+        call.entered = call.entered or first is None
+        call.on_left = state.watchdog.take_out
+        call.on_queued = self.queued if self.listeners or GLOBAL_LISTENERS else None
+        state.entering[claim.id] = call, owner
+        return call
+
+    def _emit_waited(self, state: State, id: str, call: AcquireCall[Waiting], held: Held | None) -> None:
+        """Notify the listeners of the end of a wait; after a time-out, the call is no longer in progress."""
+        self.left_line(call)
+        if held is None:
+            state.entering.pop(id, None)
+            if not call.done:
+                self.emit("timed out", call.claim, started=call.started)
+
+    def _take_back(
+        self,
+        state: State,
+        id: str,
+        left: Claim | None,
+        call: AcquireCall[Waiting] | None,
+        grant: Grant | None,
+        error: BaseException,
+    ) -> None:
+        """Withdraw the claim of an interrupted acquire, if `left` is one, and notify the listeners."""
+        if grant is not None:
+            grant._undo()
+        try:
+            if left is not None:
+                state.watchdog.leave(left)
+        finally:
+            state.entering.pop(id, None)
+            if grant is not None and grant._acquired_at is not None:
+                grant._emit("released", str(error))
+            elif call is not None and call.queued is not None:
+                self.emit("withdrawn", call.queued, started=call.started, reason=f"{type(error).__name__}: {error}")
 
     def _acquire_or_cancel(
         self, state: State, call: AcquireCall[Waiting], id: str, cancel: SupportsIsSet
@@ -256,8 +286,8 @@ class Client(BaseClient):
             (state, grant)
             for each in clients
             for state in each.states
-            for grant in state.watchdog.live()
-            if grant._claim.spec.key == key and id in (None, grant.id)
+            for grant, claim in state.watchdog.pairs()
+            if claim.spec.key == key and id in (None, claim.id)
         ]
         removed, seen = self._remove(
             here.queue.evict, lambda view: view.state != DONE and id in (None, view.id), key, id

@@ -5,9 +5,10 @@ from types import TracebackType
 from typing import Any, Self
 
 from interlock.client.arguments import AcquireOptions
-from interlock.client.base_grant import HELD, RELEASED, BaseGrant, BaseGrants, ReentryCount
+from interlock.client.base_grant import BaseGrant, BaseGrants, ReentryCount
 from interlock.client.events import GLOBAL_LISTENERS
-from interlock.client.messages import EXPIRED_OR_EVICTED, LEASE_ENDED
+from interlock.client.lease import HELD, RELEASED
+from interlock.client.messages import CONNECTION_CLOSED, EXPIRED_OR_EVICTED, LEASE_ENDED
 from interlock.core._sync.protocols import Queue
 from interlock.core.errors import NotHeld, StoreError, Unsupported
 from interlock.core.line import RENEWAL_WANTED
@@ -67,6 +68,13 @@ class Grant(_AsyncBody, BaseGrant):
         """Leave the body; return True if it ends by our own cancellation, now undone."""
         body, self._body = self._body, None
         return False
+
+    def _act_on_loss(self, why: str) -> None:
+        """Cancel the body, withdraw the claim if its lease is longer than `at_most`, and call `on_lost`."""
+        if self._deadline >= self._ends_at and why is not CONNECTION_CLOSED:  # the lease in the store is longer
+            rt.start_background("interlock-at-most", self._watchdog.leave, self._claim)
+        if self._options.on_lost is not None:
+            rt.run_detached("interlock-on-lost", self._context, self._options.on_lost, self)
 
     def _note_wanted(self, wanted: bool) -> None:
         """Note whether another claim waits; call `on_wanted` when the wait begins."""
@@ -208,7 +216,7 @@ class Grant(_AsyncBody, BaseGrant):
             return False
         if self._state != HELD:  # another release came first
             return False
-        self._watchdog.stay(self)
+        self._watchdog.stay(self._claim, self._free_at)
         self._state = RELEASED
         self._emit("released")
         return True

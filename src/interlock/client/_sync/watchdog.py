@@ -70,18 +70,18 @@ class Watchdog:
     def add(self, grant: Grant) -> None:
         """Watch a grant from now on."""
         # A grant whose release failed has raised an error, and needs no warning when it is collected.
-        reference = ref(grant) if grant._leaving else ref(grant, self._collected)
-        self.watched[grant.id] = reference, grant._claim
-        if grant.id in self._unverified and not grant._leaving:
-            grant._asks_now()
-        if grant._due < self._alarm.moment:
-            self._alarm.set(grant._due)
+        leaving, due = grant._leaving, grant._due
+        self.watched[grant.id] = ref(grant) if leaving else ref(grant, self._collected), grant._claim
+        if grant.id in self._unverified and not leaving:
+            due = grant._asks_now()
+        if due < self._alarm.moment:
+            self._alarm.set(due)
 
-    def stay(self, grant: Grant) -> None:
-        """Keep the claim of `grant` in the line until the end of its `at_least`."""
-        self._staying[grant.id] = grant._claim, grant._free_at
-        self.watched.pop(grant.id, None)
-        self._alarm.set(grant._free_at)
+    def stay(self, claim: Claim, free_at: float) -> None:
+        """Keep a claim in the line until `free_at`, the end of its `at_least`."""
+        self._staying[claim.id] = claim, free_at
+        self.watched.pop(claim.id, None)
+        self._alarm.set(free_at)
 
     def take_out(self, claim: Claim) -> None:
         """Withdraw a claim in the background, until its lease has expired."""
@@ -104,8 +104,7 @@ class Watchdog:
         if grant is None:
             self._unverified.append(id)
         else:
-            grant._asks_now()
-            self._alarm.set(0.0)
+            self._alarm.set(grant._asks_now())
         return grant is not None
 
     def lost(self, grant: Grant, why: str) -> None:
@@ -116,15 +115,16 @@ class Watchdog:
         lost = grant.lost  # otherwise its release was on its way
         self._emit([grant], "lost" if lost else "released", why)
         if lost:
-            if grant._deadline >= grant._ends_at and why is not CONNECTION_CLOSED:  # the lease in the store is longer
-                rt.start_background("interlock-at-most", self.leave, grant._claim)
-            if grant._options.on_lost is not None:
-                rt.run_detached("interlock-on-lost", grant._context, grant._options.on_lost, grant)
+            grant._act_on_loss(why)
 
     def live(self) -> list[Grant]:
         """Return the watched grants in the order of acquisition."""
-        found = (reference() for reference, _ in list(self.watched.values()))
-        return [grant for grant in found if grant is not None]
+        return [grant for grant, _ in self.pairs()]
+
+    def pairs(self) -> list[tuple[Grant, Claim]]:
+        """Return the watched grants with their claims, in the order of acquisition."""
+        found = ((reference(), claim) for reference, claim in list(self.watched.values()))
+        return [(grant, claim) for grant, claim in found if grant is not None]
 
     def stop(self, frees: bool) -> None:
         """Stop all renewals.
@@ -157,13 +157,13 @@ class Watchdog:
                 self._take_out_at = math.inf  # until this attempt has ended
                 rt.start_background("interlock-take-out", self._take_out)
             due: dict[object, list[Grant]] = {}
-            grants = self.live()
-            soon = any(grant._due <= now for grant in grants)
-            for grant in grants:
+            grants = self.pairs()
+            soon = any(grant._due <= now for grant, _ in grants)
+            for grant, claim in grants:
                 if now >= grant._deadline:
                     self.lost(grant, LEASE_ENDED)
                 elif soon and grant._joins(now):
-                    due.setdefault(self.node_of(grant._claim), []).append(grant)
+                    due.setdefault(self.node_of(claim), []).append(grant)
             for some in due.values():
                 if rt.start_background("interlock-renew", self._renew, some) is None:
                     self._again(some)
@@ -192,10 +192,11 @@ class Watchdog:
         """Renew the leases of one node, the most urgent first."""
         grants.sort(key=lambda grant: float(grant._deadline))
         for start in range(0, len(grants), RENEWALS_PER_REQUEST):
-            some = [grant for grant in grants[start : start + RENEWALS_PER_REQUEST] if grant.id in self.watched]
+            batch = grants[start : start + RENEWALS_PER_REQUEST]
+            some = [(grant, found[1]) for grant in batch if (found := self.watched.get(grant.id)) is not None]
             sent = self._now()
             try:
-                answers = self._queue.renew([grant._claim for grant in some]) if some else []
+                answers = self._queue.renew([claim for _, claim in some]) if some else []
             except BaseException as error:
                 rest = [grant for grant in grants[start:] if grant.id in self.watched]
                 self._failed(rest, error)
@@ -204,7 +205,7 @@ class Watchdog:
                 if not isinstance(error, LockError):
                     log.exception("Unexpected error while renewing leases.")
                 return
-            self._answered(some, answers, sent)
+            self._answered([grant for grant, _ in some], answers, sent)
 
     def _answered(self, grants: Sequence[Grant], answers: Sequence[Renewed], sent: float) -> None:
         """Process the answer for each claim; a claim without an answer delays no other."""
@@ -218,10 +219,9 @@ class Watchdog:
             elif not answer:
                 self.lost(grant, EXPIRED_OR_EVICTED)
             elif grant.id in self.watched and not grant._leaving:
-                grant._renewed(sent)
+                self._alarm.set(grant._renewed(sent))
                 grant._note_wanted(answer == RENEWAL_WANTED)
                 renewed.append(grant)
-                self._alarm.set(grant._due)
         self._emit(renewed, "renewed", "")
         if problem is not None:
             self._failed(failed, problem)

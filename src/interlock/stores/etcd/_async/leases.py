@@ -15,7 +15,7 @@ REUSABLE_TTL = 5.0  # seconds; longer leases get an extra second, so that they c
 STREAM = 16  # leases extended by one request: as many as fit into the first 512 bytes, which the gateway reads
 
 
-class Lease:
+class EtcdLease:
     """A lease of etcd: its number, and its earliest end by this process's clock."""
 
     def __init__(self, id: str, until: float = 0.0) -> None:
@@ -35,8 +35,8 @@ class AsyncLeases:
 
     def __init__(self, gateway: AsyncGateway) -> None:
         self._gateway = gateway
-        self._spare: defaultdict[int, list[Lease]] = defaultdict(list)  # by their seconds
-        self.of: dict[str, Lease] = {}
+        self._spare: defaultdict[int, list[EtcdLease]] = defaultdict(list)  # by their seconds
+        self.of: dict[str, EtcdLease] = {}
 
     async def take(self, claim: Claim, deadline: float) -> str:
         """Return the number of a reused or new lease that is long enough for a claim."""
@@ -51,13 +51,13 @@ class AsyncLeases:
         self.of[claim.id] = lease
         return lease.id
 
-    async def grant(self, seconds: int, deadline: float) -> Lease:
+    async def grant(self, seconds: int, deadline: float) -> EtcdLease:
         """Create a lease; etcd lengthens a lease shorter than an election."""
         sent = clock.awake_or_not()
         (reply,) = await self._gateway.ask("lease/grant", json.dumps({"TTL": str(seconds)}), deadline)
-        return Lease(reply["ID"], sent + int(reply["TTL"]))
+        return EtcdLease(reply["ID"], sent + int(reply["TTL"]))
 
-    async def extend(self, leases: Sequence[Lease], deadline: float) -> list[int]:
+    async def extend(self, leases: Sequence[EtcdLease], deadline: float) -> list[int]:
         """Renew leases, many by one request; return the seconds left of each, 0 if expired.
 
         The gateway stops reading a stream when it begins to answer: the leases without a reply are requested again.

@@ -26,7 +26,7 @@ from interlock.runtime import _aio as rt
 from interlock.storekit._async.step_queue import on_unavailable, view_of
 from interlock.stores.etcd import wire
 from interlock.stores.etcd._async.gateway import AsyncGateway
-from interlock.stores.etcd._async.leases import AsyncLeases, Lease
+from interlock.stores.etcd._async.leases import AsyncLeases, EtcdLease
 from interlock.stores.etcd._async.turns import AsyncTurns
 from interlock.stores.etcd.options import EtcdOptions
 from interlock.stores.etcd.wire import CLAIMS_FOLDER, LIVE, RECORD_KEY, Found, Json
@@ -220,7 +220,9 @@ class AsyncEtcdQueue(AsyncQueue):
             for key, response in zip(some, done["responses"], strict=True):
                 lines[key] = wire.found_in(self._folder(key), response["response_range"])
         places = [lines[claim.spec.key].place(claim.id) for claim in claims]
-        leases = {place.id: self._leases.of.get(place.id) or Lease(place.liveness_token) for place in places if place}
+        leases = {
+            place.id: self._leases.of.get(place.id) or EtcdLease(place.liveness_token) for place in places if place
+        }
         left = dict(zip(leases, await self._leases.extend([*leases.values()], deadline), strict=True))
         return [
             renew(lines[claim.spec.key].line, LIVE, [claim.id]).answer[0] if left.get(claim.id) else OVER

@@ -27,7 +27,7 @@ from interlock.runtime import _threads as rt
 from interlock.storekit._sync.step_queue import on_unavailable, view_of
 from interlock.stores.etcd import wire
 from interlock.stores.etcd._sync.gateway import Gateway
-from interlock.stores.etcd._sync.leases import Leases, Lease
+from interlock.stores.etcd._sync.leases import Leases, EtcdLease
 from interlock.stores.etcd._sync.turns import Turns
 from interlock.stores.etcd.options import EtcdOptions
 from interlock.stores.etcd.wire import CLAIMS_FOLDER, LIVE, RECORD_KEY, Found, Json
@@ -221,7 +221,9 @@ class EtcdQueue(Queue):
             for key, response in zip(some, done["responses"], strict=True):
                 lines[key] = wire.found_in(self._folder(key), response["response_range"])
         places = [lines[claim.spec.key].place(claim.id) for claim in claims]
-        leases = {place.id: self._leases.of.get(place.id) or Lease(place.liveness_token) for place in places if place}
+        leases = {
+            place.id: self._leases.of.get(place.id) or EtcdLease(place.liveness_token) for place in places if place
+        }
         left = dict(zip(leases, self._leases.extend([*leases.values()], deadline), strict=True))
         return [
             renew(lines[claim.spec.key].line, LIVE, [claim.id]).answer[0] if left.get(claim.id) else OVER
