@@ -37,7 +37,7 @@ MUTANTS = [
         "partial: a connection is used again after an interrupt, transactions of threads",
         "tests/optimistic/test_faults.py -k interrupted",
         "optimistic/_sync/redis.py",
-        "        self.broken = True  # until all replies are there\n",
+        "        self.broken = True  # until all replies have come\n",
         "",
     ),
     _error(
