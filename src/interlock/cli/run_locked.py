@@ -361,7 +361,7 @@ class GuardedRun:
             done = once is not None and status == 0
             released = grant._complete(once or 0.0, f"{grant.fence} null") if done else grant.release()
         except StoreError:
-            return True  # closing the connection tries again, and tells
+            return True  # closing the connection retries, and reports
         if not released and not self._lost:
             self._say_lost(" before the command ended; others may have run at the same time.")
         return not self._lost

@@ -136,7 +136,7 @@ class StepResult(NamedTuple):
 
 Transition: TypeAlias = Callable[Concatenate[Line, StoreTime, ...], StepResult]
 StepNow: TypeAlias = Callable[Concatenate[str, Transition, ...], StepResult | None]
-"""Performs a step of a key at once; None if the line is busy."""
+"""Performs a step of a key immediately; None if the line is busy."""
 """A step; its arguments are the line, the store's time, and its own arguments."""
 
 

@@ -125,18 +125,17 @@ W_co = TypeVar("W_co", bound=Wakeable, covariant=True)
 class AcquireCall(Generic[W_co]):
     """One call of acquire; `claim` is the claim to withdraw if the call is interrupted.
 
-    `first_answer` is the store's answer if the claim has entered already; `now` is the clock.  `entered` is False
-    while no claim of the call can be in the line, so that there is nothing to take out.  `on_queued` is called with
-    this object each time that its claim begins to wait in line; `queued` is the claim that did so last, for that
-    function. The client calls `on_left` with each claim that it gives up and that may be in the line.
-    `done` is True if it is a claim of `once` that came too late.
+    `first_answer` is the store's answer if the claim has entered; `now` is the clock.  `entered` is False while no
+    claim of the call can be in the line, so that nothing must be withdrawn.  `on_queued` is called with this object
+    each time that its claim begins to wait in line; `queued` is the latest such claim.  The client calls `on_left`
+    with each claim that it gives up and that may be in the line.  `done` is True for a claim of `once` that came too
+    late.
 
-    What it knows of its claim from one request to the next: `moment` is before the next request, `sent` before the
-    last one in which the store took part, from which the lease counts; `in_line` is True if the claim is known to be
-    in the line, `uncertain` if it may have entered, since a request of it had no answer; `granted` is its hand-over,
-    if that came; `unanswered` counts the requests in a row that had no answer; the store is unavailable since
-    `unavailable_since`, None while it is there; `left_behind` is why a claim that was granted too late could not be
-    taken out.
+    The state between two requests: `moment` is the time before the next request, `sent` the time before the last one
+    in which the store took part, from which the lease counts; `in_line` is True if the claim is known to be in the
+    line, `uncertain` if it may have entered, because a request had no reply; `granted` is the received hand-over;
+    `unanswered` counts the requests in a row without a reply; `unavailable_since` is the start of an outage of the
+    store, or None; `left_behind` is the error if a claim that was granted too late could not be withdrawn.
     """
 
     __slots__ = (

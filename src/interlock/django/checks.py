@@ -64,7 +64,7 @@ def transactions_begin_with_the_write_lock(
 ) -> list[CheckMessage]:
     """Check that transactions on SQLite begin with BEGIN IMMEDIATE, if requests are atomic.
 
-    Otherwise a request reads first and then waits for a lock, whose holder can't commit meanwhile.
+    Otherwise a request reads first and then waits for a lock, whose holder can't commit.
     """
     if VERSION < (5, 1):
         return []

@@ -191,7 +191,7 @@ def occupy(
     Raises:
         InvalidArgument: an instance was never saved, or the arguments don't fit together.
         LockTimeout: (on entering) another caller occupied the row until the time-out.
-        LockLost: (on leaving, or at the commit of a transaction in or around the block) the lock was lost meanwhile;
+        LockLost: (on leaving, or at the commit of a transaction in or around the block) the lock was lost;
             the transaction is rolled back.
         Model.DoesNotExist: (on entering) the row does not exist any more.
         BrokenTransaction: (on entering) the transaction can only be rolled back.

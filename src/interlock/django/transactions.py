@@ -156,7 +156,7 @@ def watch_commits() -> None:
 
 
 def scope_of(connection: BaseDatabaseWrapper) -> Scope | None:
-    """Return the present scope of a connection; None without a transaction, where each save commits at once."""
+    """Return the present scope of a connection; None without a transaction, where each save commits immediately."""
     if not connection.in_atomic_block and connection.get_autocommit():
         return None
     return watch(connection).scopes[-1]

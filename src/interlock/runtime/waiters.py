@@ -17,7 +17,7 @@ What keeps that safe:
 - a successor that gives up is passed over: its own successor follows the claim before it;
 - a successor whose own clock says that its lease is over does not go in (`core.acquire`);
 - when the server answers that it no longer had the released claim, its promise is void: the successor's lease is
-  renewed at once, and all waiters ask the server (`server_queue`);
+  renewed immediately, and all waiters ask the server (`server_queue`);
 - a successor that was let in and does not begin to work leaves as a holder does.
 """
 

@@ -95,7 +95,7 @@ class SwapStore(Protocol[V]):
         """
 
     def swap_many(self, swaps: Sequence[tuple[str, V, str]], now: int) -> Sequence[V]:
-        """Swap many texts at once; return their new versions, or an empty sequence if one was not written."""
+        """Swap many texts together; return their new versions, or nothing if one was not written."""
 
     def permit(self, place: QueuedClaim) -> None:
         """Raise StoreError if the lock may not be granted now."""

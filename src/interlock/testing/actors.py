@@ -42,11 +42,11 @@ class Actor(ABC):
 
     @abstractmethod
     def start(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> "Future[Any]":
-        """Let the actor call `function`, and await the result if it is awaitable; return at once."""
+        """Let the actor call `function`, and await the result if it is awaitable; return immediately."""
 
     @abstractmethod
     def start_within(self, lock: Any, body: Callable[[Any], Any]) -> "Future[Any]":
-        """Let the actor call `body(grant)` while it holds `lock` by `with` or `async with`; return at once."""
+        """Let the actor call `body(grant)` while it holds `lock` by `with` or `async with`; return immediately."""
 
     @abstractmethod
     def end(self) -> None:
@@ -157,7 +157,7 @@ class Gate(ABC):
 
     @abstractmethod
     def open(self) -> None:
-        """Wake all that wait, and let later calls of `wait` return at once."""
+        """Wake all waiting calls, and let later calls of `wait` return immediately."""
 
     @abstractmethod
     def wait(self, *_: object) -> Any:

@@ -20,11 +20,11 @@ from interlock.testing._sync.faulty import FaultyQueue
 from interlock.testing.faults import Lossy
 
 StepName: TypeAlias = Literal["enter", "leave", "renew", "look", "evict"]
-HEARD_WITHIN = 10.0  # seconds to wait until holders have noticed a loss; at once unless the store is stalled
+HEARD_WITHIN = 10.0  # seconds to wait until holders have noticed a loss; immediately unless the store is stalled
 
 
 class FakeLocks:
-    """A store in memory for tests; its clock stands still until the test moves it.
+    """A store in memory for tests; its clock does not move until the test moves it.
 
     All clients of one `FakeLocks` see each other's claims, of threads and of asyncio tasks.
     """
@@ -34,7 +34,7 @@ class FakeLocks:
         self._space = MemoryNamespace(lambda: self._now)
         self._looker = MemoryStore(self._space).queue()
         self._queues: list[tuple[FaultyQueue | AsyncFaultyQueue, bool]] = []
-        """Those of all clients, and whether each is of threads."""
+        """The states of all clients, and True for each of threads."""
         self._locks: list[Locks] = []
         self._drops: Counter[str] = Counter()
         self._stalled_until = 0.0
@@ -72,7 +72,7 @@ class FakeLocks:
         self._tell({id: key for id, key in before.items() if id not in left})
 
     def lose(self, what: Grant | str) -> None:
-        """Let the holders of a lock lose it, as by an eviction or an expired lease; threads know it on return.
+        """Let the holders of a lock lose it; threads have noticed the loss on return.
 
         Args:
             what: a grant, or the name of a lock if the test has no access to the grant.
@@ -93,12 +93,12 @@ class FakeLocks:
 
         Args:
             step: "enter" (acquire), "leave" (release), "renew", "look" (claims) or "evict".
-            times: how many replies.
+            times: the number of replies.
         """
         self._drops[step] += times
 
     def stall(self, seconds: float) -> None:
-        """Let the store not answer for so many seconds of real time, like a server that is stopped."""
+        """Let the store not reply for some seconds of real time, like a stopped server."""
         self._stalled_until = clock.now() + seconds
 
     def close(self) -> None:
@@ -139,7 +139,7 @@ class FakeLocks:
         self._tell(missing, of_tasks)
 
     def _tell(self, missing: dict[str, str], of_tasks: bool = False) -> None:
-        """Let holders find out that they have lost their locks; wait for those in other threads, or for tasks too."""
+        """Let holders notice the loss of their locks; wait for other threads, or also tasks."""
         all_heard = threading.Event()
 
         def heard(event: Event) -> None:

@@ -40,7 +40,7 @@ class Around(Fault, Store):
 
 
 class Slow(Around):
-    """Performs steps at once, and answers late.
+    """Performs steps immediately, and answers late.
 
     Args:
         store: the real store.
@@ -67,7 +67,7 @@ class Lossy(Around):
 
     Args:
         store: the real store.
-        losses: by step, how many of its next answers are lost; may be changed at any time.
+        losses: the number of next answers to lose, by step; may be changed at any time.
     """
 
     def __init__(self, store: Store, **losses: int) -> None:

@@ -49,7 +49,7 @@ class Remote:
         self._answers.put("")
 
     def start(self, statements: str) -> None:
-        """Let it run `statements`; return at once."""
+        """Let it run `statements`; return immediately."""
         assert self.process.stdin is not None
         self.process.stdin.write(json.dumps(statements) + "\n")
         self.process.stdin.flush()

@@ -29,7 +29,7 @@ class StoreFixture:
     Attributes:
         open: returns a new store on this storage; all of them see the same lines.
         url: the URL by which other processes connect; None if they can't.
-        frees_at_death: True if the locks of a killed process are released at once, False if their leases must expire.
+        frees_at_death: True if the locks of a killed process are released immediately, not at their leases' end.
         open_for_tasks: as `open`, for asyncio tasks; None if one store works for both APIs.
         clock_error: seconds by which the store's clock may differ from this machine's.
     """
@@ -134,7 +134,7 @@ class ContractWorld:
         return locks, faulty
 
     def stale_claim(self, spec: LockSpec, store: Store | None = None) -> str:
-        """Enter a claim that nobody renews or releases, as of a process that has died; return its id.
+        """Enter a claim that is never renewed or released, like that of a dead process; return its id.
 
         Args:
             spec: the lock, with a key without a namespace.
@@ -223,7 +223,7 @@ class ContractWorld:
         return [view for view in self.eye.claims(name or self.name) if view.state == PENDING]
 
     def until_waiting(self, number: int, name: str | None = None) -> None:
-        """Wait until so many claims wait for the lock."""
+        """Wait until `number` claims wait for the lock."""
         eventually(lambda: len(self.waiters(name)) == number)
 
     def in_line(self, start: Callable[..., "Future[Any]"], *args: Any, **how: Any) -> "Future[Any]":
@@ -238,7 +238,7 @@ class ContractWorld:
         return waiting
 
     def until_free(self, name: str | None = None, within: float = WAIT_LIMIT) -> None:
-        """Wait, for so many seconds at most, until the lock has no holder and no waiter."""
+        """Wait a limited time until the lock has no holder and no waiter."""
         eventually(lambda: self.nothing_left(name), within)
 
     def nothing_left(self, name: str | None = None) -> bool:

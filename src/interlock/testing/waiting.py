@@ -21,7 +21,7 @@ SET_BACK = 0.1
 """Seconds by which a machine's clock may be set back during a test, as a virtual machine's is by milliseconds: a
 lease that one command of a server has written then expires later than the next command expects."""
 
-LATER = 0.01  # the least seconds by which a renewal extends a lease
+LATER = 0.01  # minimum seconds by which a renewal extends a lease
 
 
 def eventually(condition: Callable[[], T], within: float = WAIT_LIMIT) -> T:
@@ -46,7 +46,7 @@ def eventually(condition: Callable[[], T], within: float = WAIT_LIMIT) -> T:
 
 @contextmanager
 def lasting(least: float, late: float) -> Iterator[None]:
-    """Check that the block lasts so many seconds at least, and at most `late` longer, not counting stalls."""
+    """Check that the block lasts `seconds`, and at most `late` longer, without stalls."""
     began = moment()
     yield
     assert time.monotonic() - began >= least
@@ -54,7 +54,7 @@ def lasting(least: float, late: float) -> Iterator[None]:
 
 
 def throughout(seconds: float, condition: Callable[[], object]) -> None:
-    """Check that `condition()` stays true for so many seconds.
+    """Check that `condition()` stays true for some seconds.
 
     Raises:
         AssertionError: the condition became false.
@@ -153,7 +153,7 @@ class Stalls:
 
 
 def until_renewed(grant: Any, times: int = 1) -> None:
-    """Wait until the lease of a grant has been renewed so many times from now.
+    """Wait until the lease of a grant has been renewed `times` times from now.
 
     Raises:
         AssertionError: the grant was lost or released, or not renewed in time.

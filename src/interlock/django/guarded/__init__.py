@@ -1,4 +1,4 @@
-"""Models whose `save()` never overwrites what another writer has changed meanwhile."""
+"""Models whose `save()` never overwrites another writer's changes."""
 
 from interlock.django.guarded.conflicts import (
     LAST_WINS,

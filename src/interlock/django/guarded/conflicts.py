@@ -22,7 +22,7 @@ class FieldConflict:
     Attributes:
         original: the value that was read; for a foreign key, the key.
         mine: the value that this save would write.
-        theirs: the value that another writer has written meanwhile.
+        theirs: the value that another writer has written.
     """
 
     original: object

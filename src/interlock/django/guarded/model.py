@@ -46,7 +46,7 @@ def remembering(make: Any) -> Any:
         if _refreshing and get_ident() in _refreshing:
             _refreshing[get_ident()].append(new)
         if options and getattr(options.get("fetch_mode"), "track_peers", False):
-            # Other fetch modes set deferred fields on many instances at once, without a call on each instance.
+            # Other fetch modes set deferred fields on many instances together, without a call on each instance.
             new._state.fetch_mode = models.FETCH_ONE
         return new
 

@@ -7,7 +7,7 @@ and a stale write could succeed. An object is never deleted.
 sent the request and received the reply, give an upper and a lower bound of the difference between the bucket's clock
 and the clock of this process; each sample narrows the bounds. The `slack` is half of their distance: leases of this
 process are stored longer by it, and leases of others count as expired later by it. A lease that seems to have expired
-is judged again by a fresh sample. Observations of this process count more than the stored times: a lease that it saw
+is checked again by a fresh sample. Observations of this process count more than the stored times: a lease that it saw
 renewed lasts at least from its read before that, and a lease that stayed unchanged for its whole length has expired.
 Therefore a write does not change the stored lease ends of other processes' claims.
 """

@@ -1,7 +1,7 @@
 """The step store of a queue on a folder.
 
 A step is performed under the guard of its line, which is held for microseconds.  Each queue has its own liveness
-pipe, wake-up pipes and open line files, as if it were a process of its own.  They are closed with the queue; a thread
+pipe, wake-up pipes and open line files, like a separate process.  They are closed with the queue; a thread
 or task that still waits at a wake-up pipe closes it.
 """
 

@@ -1,6 +1,6 @@
 """The writes that turn one line into another, their order, and notifications.
 
-A step runs under the guard, so no other process writes meanwhile; but its process may be killed between any two
+A step runs under the guard, so no other process writes; but its process may be killed between any two
 writes.  The file then still contains a valid line: some claims are removed already, and the new claim and the
 promotions are missing.  Therefore the order is
 

@@ -26,7 +26,7 @@ Value: TypeAlias = str | bytes
 NOW = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 ONE_AT_A_TIME = "SELECT pg_advisory_xact_lock(7308896216438961)"  # for the creation of the table
 MODES = {AGAIN: b"again", WAIT: b"wait"}  # every other mode is "try"
-SHORTEST_LEASE_POLL = 0.005  # seconds; a lease that is about to expire may be renewed meanwhile
+SHORTEST_LEASE_POLL = 0.005  # seconds; a lease that is about to expire may be renewed before
 SHORTEST_POLL, LONGEST_POLL = 0.02, 0.5  # seconds between two polls of a waiter that gets no notifications
 OF_THE_WAIT = 0.25  # such a waiter polls again after this part of its waiting time
 

@@ -158,7 +158,7 @@ class Opened(NamedTuple):
         """Close the connection, and then the descriptor.
 
         Args:
-            leak: True to leak the connection, as is done if the program has closed the descriptor: closing it would
+            leak: True to leak the connection, if the program has closed the descriptor: closing it would
                 affect the parent's transaction, or other files.
         """
         if leak or self.file.links() < 0:

@@ -19,7 +19,7 @@ INSTANT = 2e-5  # seconds
 
 
 async def cancelled_at(moment: int, work: Any) -> Any:
-    """Run `work` as a task, cancel it after so many rounds of the loop; return its result, or None if cancelled.
+    """Run `work` as a task, cancel it after some rounds of the loop; return its result, or None if cancelled.
 
     Later moments also take some time, for stores on a server.
     """
@@ -32,7 +32,7 @@ async def cancelled_at(moment: int, work: Any) -> Any:
 
 
 async def until_waiting(world: ContractWorld, number: int) -> None:
-    """Let the loop run until so many claims wait."""
+    """Let the loop run until a number of claims wait."""
     while len(world.waiters()) < number:  # noqa: ASYNC110 - no event of ours: it is looked at from outside
         await asyncio.sleep(0)
 

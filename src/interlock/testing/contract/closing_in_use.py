@@ -38,7 +38,7 @@ def test_waiters_of_a_connection_give_up_when_it_is_closed(
     if not holds:
         assert len(world.waiters()) == 1  # no claim of the closed client is left when close() returns
         assert ann.do(held.release) is True
-    assert other.result(SOON).held is True  # at once, not when the leases of the others end
+    assert other.result(SOON).held is True  # immediately, not when the leases of the others end
     assert since(started) < SOON
     assert held.held is False
     assert all(_closed_while_it_waited(job) for job in jobs)

@@ -1,4 +1,4 @@
-"""Events: subscribers of one client or of all are called with what happens to claims, without delaying anything."""
+"""Events: listeners of one client or of all clients receive the events of claims, without delays."""
 
 import asyncio
 import logging
@@ -112,7 +112,7 @@ def test_a_loss_found_by_a_release_is_reported_once_and_logged(
     with caplog.at_level(logging.WARNING, "interlock"):
         assert ann.do(grant.release) is False
         assert ann.do(grant.release) is False
-        assert heard.first("lost")  # on a slow machine a renewal may have found it first, and tells it meanwhile
+        assert heard.first("lost")  # on a slow machine a renewal may have found it first, and reports it
     assert heard.kinds() == ["acquired", "lost"]
     assert heard.events[1].reason
     assert [repr(world.name) in message for message in caplog.messages] == [True]

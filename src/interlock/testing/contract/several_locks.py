@@ -1,4 +1,4 @@
-"""Several names at once: all or none, in one global order, so that there is no deadlock."""
+"""Several names together: all or none, in one global order, so that there is no deadlock."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from interlock.testing.waiting import RENEWED, eventually, lasting
 
 
 def names(world: ContractWorld, number: int = 3) -> list[str]:
-    """Return so many unused names."""
+    """Return a number of unused names."""
     return [world.fresh_name() for _ in range(number)]
 
 

@@ -1,4 +1,4 @@
-"""Time-outs: each call has one deadline, whatever happens meanwhile."""
+"""Time-outs: each call has one deadline in all events."""
 
 import os
 from typing import Any

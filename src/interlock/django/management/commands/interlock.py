@@ -1,6 +1,6 @@
 """`manage.py interlock`: the command `interlock` with the store of INTERLOCK; and `migrate`, one process at a time.
 
-`migrate` runs in one process; others that start meanwhile wait, and then find nothing to do.  Its lock needs no
+`migrate` runs in one process; others wait, and then find nothing to do.  Its lock needs no
 table, since the migration may create that table: it is a lock of the database server, or in a folder beside the file
 of SQLite.  The lock ends with its session, so a killed process does not block others.
 """

@@ -42,7 +42,7 @@ class FileQueue(StepQueue):
         steps: the same lines, as the queue performs steps on them.
     """
 
-    busy_limit = 1.0  # seconds: the guard is held for microseconds, unless its process was stopped meanwhile
+    busy_limit = 1.0  # seconds: the guard is held for microseconds, unless its process was stopped
     busy_text = (
         "A process that was stopped during a step, or another program, holds the guard of the file. Continue or kill "
         "that process (lslocks shows it), and retry."
