@@ -154,6 +154,10 @@ BAD = [
     ("locks.once('a', keep=1, on_busy='skip').run(str).strip()", "union-attr", "reportOptionalMemberAccess"),
     ("locks.guard('a', on_busy='later')", "call-overload", "reportCallIssue"),
     ("locks.lock('a', ttl='long')", "arg-type", "reportArgumentType"),
+    ("locks.guard('a', tll=5)", "call-overload", "reportCallIssue"),
+    ("locks.once('a', keep=1, label=5)", "call-overload", "reportCallIssue"),
+    ("locks.semaphore('a', 2, tll=5)", "call-arg", "reportCallIssue"),
+    ("locks.one_of('a', ['b'], on_wanted=5)", "arg-type", "reportArgumentType"),
     ("locks.election('a').run(lambda: None)", "arg-type", "reportArgumentType"),
 ]
 PYRIGHT = {"typeCheckingMode": "strict", "extraPaths": [str(ROOT / "src")], "include": ["program.py"]}

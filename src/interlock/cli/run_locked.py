@@ -10,12 +10,12 @@ from contextlib import closing
 from typing import Any, NamedTuple
 
 from interlock import Grant, Lock, LockError, LockLost, Locks, StoreError
+from interlock.api._sync.locks import RunOptions
 from interlock.cli import called, connect
 from interlock.cli.child_process import ENDING, ORDERS, Child, SignalEvent, Signals, WaitBroken, look_up, stop_here
 from interlock.cli.exit_codes import BY_SIGNAL, LOCK_LOST, UNAVAILABLE, USAGE, fail, say, store_failed
 from interlock.cli.output import announced_wait
 from interlock.core.claims import fits
-from interlock.core.options import Options
 from interlock.runtime import log
 
 HELD_VARIABLE = "INTERLOCK_HELD"
@@ -201,7 +201,7 @@ class GuardedRun:
         order = self._order
         program = os.fsencode(os.path.basename(order.command[0])).decode(errors="replace")[:LONGEST_LABEL]
         label = program if order.label is None else order.label
-        how: Options = {"ttl": order.ttl, "label": label, "on_lost": self._on_lost}
+        how: RunOptions = {"ttl": order.ttl, "label": label, "on_lost": self._on_lost}
         if order.one_of is not None:
             name, _, items = order.one_of.partition("=")
             return locks.one_of(name, items.split(","), **how)

@@ -5,13 +5,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from operator import itemgetter
 from types import TracebackType
-from typing import Any, ClassVar, Generic, TypeVar, overload
+from typing import Any, ClassVar, Generic, TypeVar, Unpack, overload
 
 from asgiref.sync import iscoroutinefunction, sync_to_async
 from django.core.exceptions import ObjectDoesNotExist
 from django.db import connections, models
 from django.http import Http404
 
+from interlock.api._sync.locks import RunOptions
 from interlock.client.messages import time_is_over
 from interlock.core.claims import shown_text
 from interlock.core.errors import InvalidArgument
@@ -38,7 +39,7 @@ class Occupation(Generic[R]):
         timeout: the most seconds to wait; None for no limit.
         locks: the alias in INTERLOCK.
         using: the databases; the locks are held until their open transactions have ended.
-        how: ttl and label, as for `Locks.lock`.
+        options: ttl and label, as for `Locks.lock`.
 
     Attributes:
         grant: the grant, or the grants of several locks, while it is held.
@@ -52,7 +53,7 @@ class Occupation(Generic[R]):
         timeout: float | None,
         locks: str,
         using: Sequence[str],
-        **how: Any,
+        **options: Unpack[RunOptions],
     ) -> None:
         self.grant: Any = None
         self._relied: Relied | None = None
@@ -62,7 +63,7 @@ class Occupation(Generic[R]):
         self._timeout = timeout
         self._locks = locks
         self._using = tuple(dict.fromkeys(using))
-        self._how = how
+        self._options = options
 
     def __enter__(self) -> R:
         try:
@@ -123,7 +124,7 @@ class Occupation(Generic[R]):
         self._names = tuple(dict.fromkeys(self._names or [row.name(self._locks) for row in self._rows]))
 
     def _lock(self, made: Any) -> Any:
-        parts = [made.rlock(name, **self._how) for name in self._names]
+        parts = [made.rlock(name, **self._options) for name in self._names]
         return parts[0] if len(parts) == 1 else made.all(*parts)
 
     def _take_note(self) -> Relied:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Literal, Never, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, Never, TypedDict, TypeVar, Unpack, overload
 
 from interlock.client._async.client import AsyncClient
 from interlock.client._async.grants import AsyncGrant
@@ -25,6 +25,23 @@ if TYPE_CHECKING:
 DOCTOR_LIMIT = 5.0  # seconds for each acquire
 IN_GRACE = (Check("round trip", "warn", "Not tested: the store is in its grace period. Run doctor again later."),)
 R = TypeVar("R")
+
+
+class AsyncRunOptions(TypedDict, total=False):
+    """The options of every kind of lock, without `timeout`; as for `AsyncLocks.lock`."""
+
+    ttl: float | None
+    renew: bool
+    label: str | None
+    on_lost: Callable[[AsyncGrant], object] | None
+
+
+class AsyncLockOptions(AsyncRunOptions, total=False):
+    """The options of a lock, without `timeout`; as for `AsyncLocks.lock`."""
+
+    at_least: float
+    at_most: float | None
+    on_wanted: Callable[[AsyncGrant], object] | None
 
 
 class AsyncLocks(Same):
@@ -247,7 +264,9 @@ class AsyncLocks(Same):
         at_most: float | None = None,
         on_wanted: Callable[[AsyncGrant], object] | None = None,
     ) -> Callable[[Callable[P, rt.Result[R]]], Callable[P, rt.Result[R | None]]]: ...
-    def guard(self, name: str, *, on_busy: OnBusy = "wait", timeout: float | None = None, **how: Any) -> Any:
+    def guard(
+        self, name: str, *, on_busy: OnBusy = "wait", timeout: float | None = None, **how: Unpack[AsyncLockOptions]
+    ) -> Any:
         """Decorate a function: it runs while holding the lock named by its arguments.
 
         Args:

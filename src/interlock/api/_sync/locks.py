@@ -3,7 +3,7 @@
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Literal, Never, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, Never, TypedDict, TypeVar, Unpack, overload
 
 from interlock.client._sync.client import Client
 from interlock.client._sync.grants import Grant
@@ -26,6 +26,23 @@ if TYPE_CHECKING:
 DOCTOR_LIMIT = 5.0  # seconds for each acquire
 IN_GRACE = (Check("round trip", "warn", "Not tested: the store is in its grace period. Run doctor again later."),)
 R = TypeVar("R")
+
+
+class RunOptions(TypedDict, total=False):
+    """The options of every kind of lock, without `timeout`; as for `Locks.lock`."""
+
+    ttl: float | None
+    renew: bool
+    label: str | None
+    on_lost: Callable[[Grant], object] | None
+
+
+class LockOptions(RunOptions, total=False):
+    """The options of a lock, without `timeout`; as for `Locks.lock`."""
+
+    at_least: float
+    at_most: float | None
+    on_wanted: Callable[[Grant], object] | None
 
 
 class Locks(Same):
@@ -248,7 +265,9 @@ class Locks(Same):
         at_most: float | None = None,
         on_wanted: Callable[[Grant], object] | None = None,
     ) -> Callable[[Callable[P, rt.Result[R]]], Callable[P, rt.Result[R | None]]]: ...
-    def guard(self, name: str, *, on_busy: OnBusy = "wait", timeout: float | None = None, **how: Any) -> Any:
+    def guard(
+        self, name: str, *, on_busy: OnBusy = "wait", timeout: float | None = None, **how: Unpack[LockOptions]
+    ) -> Any:
         """Decorate a function: it runs while holding the lock named by its arguments.
 
         Args:
