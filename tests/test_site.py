@@ -112,7 +112,8 @@ def test_the_reference_has_every_public_name(site: Path) -> None:
     inventory = (site / "objects.inv").read_bytes().split(b"\n", INVENTORY_HEAD)[INVENTORY_HEAD]
     shown = {line.split(" ")[0] for line in zlib.decompress(inventory).decode().splitlines()}
     public = [line.partition("(")[0] for line in (ROOT / "tests/public_names.txt").read_text().splitlines()]
-    assert [name for name in public if name not in shown] == []
+    # A how-to documents what stores import; these pages are for programs that lock.
+    assert [name for name in public if name not in shown and not name.startswith("interlock.store_api.")] == []
 
 
 @pytest.mark.parametrize(("page", "name"), [("connections", "Locks"), ("locks", "Lock"), ("grants", "Grant")])

@@ -11,6 +11,7 @@ MODULES = (
     "interlock.redis",
     "interlock.optimistic",
     "interlock.otel",
+    "interlock.store_api",
 )
 
 
@@ -47,7 +48,7 @@ def surface() -> list[str]:
                 lines.append(f"{where}.{name}")
                 lines += [f"{where}.{name}.{member}" for member in members(found)]
             else:
-                lines.append(f"{where}.{name}{parameters(found)}")
+                lines.append(f"{where}.{name}{parameters(found) if isinstance(found, FunctionType) else ''}")
     return lines
 
 

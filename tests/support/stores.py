@@ -1,11 +1,14 @@
 """The table of stores on which all contract tests run: a new store is one more row."""
 
 import atexit
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
+from types import ModuleType
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 from uuid import uuid4
 
 from interlock.api.connect import open_store
@@ -80,6 +83,21 @@ def _memory(folder: Path) -> StoreFixture:
 
 def _file(folder: Path) -> StoreFixture:
     return _at(f"file://{folder / 'locks'}", frees_at_death=True)
+
+
+@cache
+def _howto() -> Any:
+    """Return the module of the store that a page of docs shows."""
+    page = Path(__file__).parents[2] / "docs" / "howto" / "third-party-store.md"
+    module = ModuleType("toy_store")
+    code = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)[0]
+    exec(compile(code, f"{page}: toy_store.py", "exec"), vars(module))
+    return module
+
+
+def _third_party(folder: Path) -> StoreFixture:
+    url = urlsplit(f"toy://{uuid4().hex}")
+    return StoreFixture(open=lambda: _howto().ToyStore.from_url(url))
 
 
 def _records(folder: Path) -> StoreFixture:
@@ -166,6 +184,7 @@ PARTIAL_ROWS = [
 ROWS = [
     Row("memory", ("memory",), _memory),
     Row("file", ("file",), _file, reaches_processes=True, frees_at_death=True),
+    Row("third-party", (), _third_party),
     Row("records", (), _records),
     Row("valkey", _VALKEY, _redis("valkey"), reaches_processes=True),
     Row("redis", _REDIS, _redis("redis"), reaches_processes=True, twin=True),

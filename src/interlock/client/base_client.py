@@ -123,7 +123,8 @@ class BaseClient:
         if feature not in self.store.features:
             raise Unsupported(
                 f"{self.where} does not support {WORDS.get(feature, feature)}. "
-                "Use a store that does, such as postgresql://, redis:// or file://."
+                "Use a store that does, such as postgresql://, redis:// or file://.",
+                feature,
             )
 
     def emit(

@@ -73,7 +73,15 @@ class StoreError(LockError):
 
 
 class Unsupported(StoreError):
-    """This kind of store lacks the feature; the message names a store that has it."""
+    """This kind of store lacks the feature; the message names a store that has it.
+
+    Attributes:
+        feature: the missing feature, such as "readers" or "once"; "" if the lock, not the store, lacks a property.
+    """
+
+    def __init__(self, text: str, feature: str = "") -> None:
+        super().__init__(text)
+        self.feature = feature
 
 
 class UnknownOutcome(StoreError):

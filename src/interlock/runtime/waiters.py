@@ -22,6 +22,7 @@ What keeps that safe:
 """
 
 import re
+from abc import abstractmethod
 from collections.abc import Sequence
 from threading import RLock
 from typing import TYPE_CHECKING, Protocol, TypeAlias
@@ -101,6 +102,7 @@ class Notifier(Protocol):
         def origin(self) -> Origin:
             """This process in listings."""
 
+    @abstractmethod
     def notify_others(self, promoted: Sequence[QueuedClaim]) -> None:
         """Notify waiters in other processes: holders of their fence, pending claims to poll."""
 

@@ -7,6 +7,7 @@ one caller performs a step on a name, further callers queue up; the next of them
 releases first.  So few swaps of this process conflict at the server.
 """
 
+from abc import abstractmethod
 from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -74,12 +75,15 @@ class SwapStore(Protocol[V]):
         """Close idle connections, because no lock was held for a while."""
         return None
 
+    @abstractmethod
     def load(self, key: str) -> tuple[V | None, str, int]:
         """Return version and text of a key (None, "" if it has none), and the store's time of day in microseconds."""
 
+    @abstractmethod
     def load_kept(self, key: str) -> tuple[str, str, int]:
         """Return text and value of a key, read atomically ("" for none), and the store's time of day."""
 
+    @abstractmethod
     def swap(self, key: str, version: V | None, text: str, now: int, value: str | None = None) -> V | None:
         """Write a text if the version is unchanged and the store's clock differs from `now` by at most SLACK.
 
@@ -94,18 +98,23 @@ class SwapStore(Protocol[V]):
             The new version; None if nothing was written.
         """
 
+    @abstractmethod
     def swap_many(self, swaps: Sequence[tuple[str, V, str]], now: int) -> Sequence[V]:
         """Swap many texts together; return their new versions, or nothing if one was not written."""
 
+    @abstractmethod
     def permit(self, place: QueuedClaim) -> None:
         """Raise StoreError if the lock may not be granted now."""
 
+    @abstractmethod
     def keys(self, prefix: str) -> list[str]:
         """List the keys that begin with `prefix` and may have claims."""
 
+    @abstractmethod
     def doctor(self) -> list[Check]:
         """Check whether this store keeps its guarantees."""
 
+    @abstractmethod
     def close(self) -> None:
         """Close all connections."""
 

@@ -1,5 +1,6 @@
 """The queue of a store that performs each step on a line atomically; `core.line` decides."""
 
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -61,9 +62,11 @@ class AsyncStepStore(Protocol):
     never_blocks: bool = False
 
     @property
+    @abstractmethod
     def notifier(self) -> Notifier:
         """The notifier of waiters."""
 
+    @abstractmethod
     async def step(self, key: str, transition: Transition, *args: object) -> StepResult | None:
         """Perform `transition(line, clock, *args)` on the line of a key atomically; return None if the line is busy.
 
@@ -71,12 +74,15 @@ class AsyncStepStore(Protocol):
         the store replaces that answer by the kept value.
         """
 
+    @abstractmethod
     async def keys(self, prefix: str) -> list[str]:
         """List the keys that begin with `prefix` and may have claims."""
 
+    @abstractmethod
     async def doctor(self) -> list[Check]:
         """Check whether this store keeps its guarantees."""
 
+    @abstractmethod
     async def aclose(self) -> None:
         """Close all connections."""
 

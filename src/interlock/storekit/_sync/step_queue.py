@@ -1,6 +1,7 @@
 # Generated from _async/step_queue.py by tools/unasync.py; change that one.
 """The queue of a store that performs each step on a line atomically; `core.line` decides."""
 
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -62,9 +63,11 @@ class StepStore(Protocol):
     never_blocks: bool = False
 
     @property
+    @abstractmethod
     def notifier(self) -> Notifier:
         """The notifier of waiters."""
 
+    @abstractmethod
     def step(self, key: str, transition: Transition, *args: object) -> StepResult | None:
         """Perform `transition(line, clock, *args)` on the line of a key atomically; return None if the line is busy.
 
@@ -72,12 +75,15 @@ class StepStore(Protocol):
         the store replaces that answer by the kept value.
         """
 
+    @abstractmethod
     def keys(self, prefix: str) -> list[str]:
         """List the keys that begin with `prefix` and may have claims."""
 
+    @abstractmethod
     def doctor(self) -> list[Check]:
         """Check whether this store keeps its guarantees."""
 
+    @abstractmethod
     def close(self) -> None:
         """Close all connections."""
 

@@ -185,4 +185,4 @@ def test_a_handler_that_locks_at_any_moment_hangs_nobody(
         number += STRIDE
     assert number > first + STRIDE
     # A SQLite file is locked by the interrupted step itself.
-    assert all(re.search("in the middle of a step of its own thread|is locked", error) for error in refused), refused
+    assert all(re.search("interrupted a step of its own thread|is locked", error) for error in refused), refused
