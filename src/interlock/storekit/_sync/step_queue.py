@@ -26,6 +26,7 @@ from interlock.core.line import (
     read_record,
     renew,
     settle,
+    unchecked,
 )
 from interlock.core.queue import (
     BUSY,
@@ -150,9 +151,8 @@ class StepQueue(Queue):
     ) -> EnterResult:
         spec = claim.spec
         if waiter is not None:
-            self._waiters.add(
-                claim.id, waiter
-            )  # before the step, because another process may promote the claim directly after it
+            # Before the step, because another process may promote the claim directly after it.
+            self._waiters.add(claim.id, waiter)
         args = spec.key, enter, claim, self._notifier.origin, waiter is not None and may_queue, already_queued
         try:
             step = self._step(*args) if self._step_now is None else self._step_now(*args)
@@ -173,7 +173,9 @@ class StepQueue(Queue):
             return CLAIM_GONE if already_queued else OCCUPIED if may_queue else REFUSED
         if place is IS_DONE:
             return RUN_ALREADY_DONE
-        return EnterResult("using", place.fence, 0.0, slot=place.slot)
+        # A call of the class takes twice as long.
+        using: EnterResult = unchecked(EnterResult, ("using", place.fence, 0.0, True, None, place.slot, None))
+        return using
 
     def leave(self, claim: Claim, keep_for: float = 0.0, stored_result: str = "") -> bool:
         self._forget(claim.id, None)
