@@ -147,7 +147,10 @@ MUTANTS: tuple[Mutant, ...] = (
         "an evicted waiter is not notified",
         "waits without a place in line",
         Configuration("N=2, 1 eviction", (_E, _E), evictions=1),
-        _line("    told = tuple(place for place in out if place.state == PENDING)\n", "    told = ()\n"),
+        _line(
+            "    evicted_waiters = tuple(place for place in out if place.state == PENDING)\n",
+            "    evicted_waiters = ()\n",
+        ),
     ),
     Mutant(
         "no deadline check after the promotion",

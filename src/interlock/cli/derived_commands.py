@@ -111,8 +111,8 @@ def renew(token: str, ttl: float | None, store: str | None) -> int:
 
     Exit status: 1 if the lock is no longer held.
     """
-    text, said, store = token_of(token, store)
-    with connect(store, said.namespace) as locks:
+    text, content, store = token_of(token, store)
+    with connect(store, content.namespace) as locks:
         return (
             0 if locks.renew(text, ttl=ttl) else fail(CONFLICT, "This token no longer holds the lock. Hold it again.")
         )
@@ -128,8 +128,8 @@ def release(token: str, store: str | None) -> int:
 
     Exit status: 1 if the lock is no longer held.
     """
-    text, said, store = token_of(token, store)
-    with connect(store, said.namespace) as locks:
+    text, content, store = token_of(token, store)
+    with connect(store, content.namespace) as locks:
         return 0 if locks.release(text) else fail(CONFLICT, "This token no longer holds the lock.")
 
 

@@ -255,15 +255,15 @@ class GuardedRun:
         child = self._child
         if grant.lost:
             return LOCK_LOST
-        told = {
+        variables = {
             "INTERLOCK_NAME": grant.name,
             "INTERLOCK_FENCE": str(grant.fence),
             HELD_VARIABLE: f"{os.environ.get(HELD_VARIABLE, '')} {grant.id}".lstrip(),
         }
         if self._order.one_of is not None:
-            told["INTERLOCK_ITEM"] = grant.item
+            variables["INTERLOCK_ITEM"] = grant.item
         try:
-            child.start(os.environ | told)
+            child.start(os.environ | variables)
         except OSError as error:
             return fail(UNAVAILABLE, f"Cannot run {self._order.command[0]!r}: {error.strerror}. Check the program.")
         self._attend()

@@ -143,9 +143,9 @@ def name_of_arguments(name: str, function: Callable[..., object], decorator: str
     swallowing = next((each.name for each in parameters if each.kind is each.VAR_KEYWORD), "")
     missing = sorted(wanted - set(signature.parameters))
     if missing and (not swallowing or not missing[0].isidentifier()):
-        told = ", ".join(signature.parameters) or ("none" if inspect.isfunction(function) else COMPILED_FUNCTION)
+        listed = ", ".join(signature.parameters) or ("none" if inspect.isfunction(function) else COMPILED_FUNCTION)
         raise InvalidArgument(
-            f"The lock name {name!r} mentions {{{missing[0]}}}. {shown(function)} has the arguments: {told}."
+            f"The lock name {name!r} mentions {{{missing[0]}}}. {shown(function)} has the arguments: {listed}."
         )
 
     def name_for(args: tuple[object, ...], kwargs: dict[str, object]) -> str:

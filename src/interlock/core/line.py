@@ -308,9 +308,11 @@ def evict(line: Line, clock: StoreTime, id: str | None) -> StepResult:
         () if id is None else tuple(place for place in places if place.id != id), line.max_fence, line.record_expires
     )
     settled = settle(left, clock)
-    told = tuple(place for place in out if place.state == PENDING)
+    evicted_waiters = tuple(place for place in out if place.state == PENDING)
     now = left if settled.line is None else settled.line
-    return StepResult(now if out or settled.line else None, len(out), (*settled.promoted, *told), 0, settled.more)
+    return StepResult(
+        now if out or settled.line else None, len(out), (*settled.promoted, *evicted_waiters), 0, settled.more
+    )
 
 
 def delete_record(line: Line, clock: StoreTime) -> StepResult:

@@ -118,9 +118,9 @@ class ClaimAdmin(admin.ModelAdmin):  # type: ignore[type-arg] # can't be subscri
         except LockError as error:
             self.message_user(request, _("The store failed: %(error)s") % {"error": error}, messages.ERROR)
         level = messages.SUCCESS if evicted else messages.WARNING
-        said = ngettext("%(count)d claim was evicted.", "%(count)d claims were evicted.", evicted)
+        text = ngettext("%(count)d claim was evicted.", "%(count)d claims were evicted.", evicted)
         advice = _("A holder notices within a third of its lease; until then it may work on.")
-        self.message_user(request, f"{said % {'count': evicted}} {advice}", level)
+        self.message_user(request, f"{text % {'count': evicted}} {advice}", level)
 
 
 def _claims(alias: str) -> list[Shown]:

@@ -50,8 +50,8 @@ class StoreSettings(NamedTuple):
     ttl: float
 
     def __repr__(self) -> str:
-        said = masked(self.location) if self.location is not None else self.backend or self.database
-        return f"<StoreSettings {said}>"  # without passwords
+        shown = masked(self.location) if self.location is not None else self.backend or self.database
+        return f"<StoreSettings {shown}>"  # without passwords
 
     @property
     def database(self) -> str | None:

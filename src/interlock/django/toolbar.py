@@ -24,15 +24,15 @@ OUTCOMES = {
 }
 
 
-Heard: TypeAlias = list[tuple[float, Event]]
+Timeline: TypeAlias = list[tuple[float, Event]]
 """The events of one claim, and when each came, on the monotonic clock."""
 
 
-def shown(heard: Heard) -> dict[str, str]:
+def shown(timeline: Timeline) -> dict[str, str]:
     """Return the values of one claim for the template, with times in milliseconds."""
-    changed, last = heard[-1]
+    changed, last = timeline[-1]
     since = time.monotonic() - changed
-    waited = max(event.waited or 0.0 for _, event in heard) + since * (last.kind == "queued")
+    waited = max(event.waited or 0.0 for _, event in timeline) + since * (last.kind == "queued")
     held = (last.held or 0.0) + since * (last.kind == "acquired")
     return {
         "name": last.name,
@@ -62,7 +62,7 @@ class ClaimsPanel(Panel):  # type: ignore[misc, unused-ignore]
 
     def enable_instrumentation(self) -> None:
         """Begin to record the claims of the request."""
-        self._heard: dict[str, Heard] = {}
+        self._timelines: dict[str, Timeline] = {}
         _looking.set(self)
         self._stop = subscribe(self._hear)
 
@@ -72,12 +72,12 @@ class ClaimsPanel(Panel):  # type: ignore[misc, unused-ignore]
 
     def generate_stats(self, request: HttpRequest, response: HttpResponse) -> None:
         """Store the recorded claims for the template."""
-        self.record_stats({"claims": [shown(heard) for heard in self._heard.values()]})  # type: ignore[no-untyped-call, unused-ignore]
+        self.record_stats({"claims": [shown(timeline) for timeline in self._timelines.values()]})  # type: ignore[no-untyped-call, unused-ignore]
 
     def _hear(self, event: Event) -> None:
         # Found by id: a loss is reported in another thread, and events of other requests arrive here too.
-        if event.kind in OUTCOMES and (event.id in self._heard or _looking.get() is self):
-            self._heard.setdefault(event.id, []).append((time.monotonic(), event))
+        if event.kind in OUTCOMES and (event.id in self._timelines or _looking.get() is self):
+            self._timelines.setdefault(event.id, []).append((time.monotonic(), event))
 
 
 _looking: ContextVar[ClaimsPanel | None] = ContextVar("interlock_panel", default=None)

@@ -76,24 +76,24 @@ class Neighbours(Notifier):
             if self.channel or self._away:
                 return
             self._away = True  # a handler that runs now does not listen
-            heard: socket.socket | None = None
+            receiver: socket.socket | None = None
             channel = f"interlock-{secrets.token_hex(8)}"
             try:
-                heard = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-                heard.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
-                heard.bind(f"\0{channel}")
+                receiver = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+                receiver.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+                receiver.bind(f"\0{channel}")
                 # Some Pythons start a thread in a copy of the starting thread's context.
                 threading.Thread(
-                    target=Context().run, args=(self._read, heard), name="interlock-listens", daemon=True
+                    target=Context().run, args=(self._read, receiver), name="interlock-listens", daemon=True
                 ).start()
             except (OSError, RuntimeError) as error:  # no name, no descriptor, no thread
-                if heard is not None:
-                    heard.close()
+                if receiver is not None:
+                    receiver.close()
                 self._away = getattr(error, "errno", 0) not in PASSING
                 if self._away:
                     log.warn("Could not listen for notifications; waiters will poll: %s", error)
                 return
-            self._socket, self._away = heard, False
+            self._socket, self._away = receiver, False
             self.channel = channel
 
     def notify_others(self, promoted: Sequence[QueuedClaim]) -> None:
@@ -135,16 +135,16 @@ class Neighbours(Notifier):
             with suppress(OSError):  # the socket has ended
                 ending.shutdown(socket.SHUT_RD)  # its thread closes it
 
-    def _read(self, heard: socket.socket) -> None:
+    def _read(self, receiver: socket.socket) -> None:
         """Pass messages to waiters until the socket is shut down."""
-        with heard, suppress(OSError):
+        with receiver, suppress(OSError):
             while True:
-                data, about, _, _ = heard.recvmsg(MAX_DATAGRAM, socket.CMSG_SPACE(_UCRED.size))
-                if not data and self._socket is not heard:
+                data, about, _, _ = receiver.recvmsg(MAX_DATAGRAM, socket.CMSG_SPACE(_UCRED.size))
+                if not data and self._socket is not receiver:
                     break
                 self._hear(data.decode(errors="replace"), about)
         with self._opening:
-            if self._socket is heard:
+            if self._socket is receiver:
                 self._socket, self.channel = None, ""
 
     def _hear(self, text: str, about: Iterable[tuple[int, int, bytes]]) -> None:

@@ -268,19 +268,19 @@ class SwapSteps(StepStore, Generic[V]):
             UnknownOutcome: the caller that performs this step did not finish in time.
         """
         try:
-            told = waiter.wait(TURN)
+            message = waiter.wait(TURN)
         except BaseException:
             if not self._withdraw(key, mine) and waiter.wait(0.0) is LEAD_TURN:
                 self._pass_on(key)
             raise
         # If nobody has begun it, the caller before may have been interrupted before it passed the turn on.
-        if told is None and not self._withdraw(key, mine):
-            told = waiter.wait(TURN)
-            if told is None:
+        if message is None and not self._withdraw(key, mine):
+            message = waiter.wait(TURN)
+            if message is None:
                 raise UnknownOutcome(
                     f"Other steps on this name took more than {2 * TURN:g} s. Check that the server is reachable."
                 )
-        return told is not STEP_DONE
+        return message is not STEP_DONE
 
     def _withdraw(self, key: str, mine: "PendingStep") -> bool:
         """Take back a waiting step; return False if another caller has begun it."""

@@ -69,7 +69,7 @@ class FakeLocks:
         for key in before.values():
             self._looker.evict(key, "")  # evicts no claim, but the step removes expired ones and promotes waiters
         left = self._claims()
-        self._tell({id: key for id, key in before.items() if id not in left})
+        self._report_missing({id: key for id, key in before.items() if id not in left})
 
     def lose(self, what: Grant | str) -> None:
         """Let the holders of a lock lose it; threads have noticed the loss on return.
@@ -136,9 +136,9 @@ class FakeLocks:
         missing = self._holders(what)
         for id, key in missing.items():
             self._looker.evict(key, id)
-        self._tell(missing, of_tasks)
+        self._report_missing(missing, of_tasks)
 
-    def _tell(self, missing: dict[str, str], of_tasks: bool = False) -> None:
+    def _report_missing(self, missing: dict[str, str], of_tasks: bool = False) -> None:
         """Let holders notice the loss of their locks; wait for other threads, or also tasks."""
         all_heard = threading.Event()
 
@@ -148,7 +148,7 @@ class FakeLocks:
 
         stop = subscribe(heard)
         try:
-            held_by_threads = self._doubt(missing)
+            held_by_threads = self._verify_missing(missing)
             if not of_tasks:
                 for id in set(missing) - held_by_threads:
                     missing.pop(id, None)
@@ -157,7 +157,7 @@ class FakeLocks:
         finally:
             stop()
 
-    def _doubt(self, claims: dict[str, str]) -> set[str]:
+    def _verify_missing(self, claims: dict[str, str]) -> set[str]:
         """Let the holders of claims ask the store; return the claims held by threads."""
         return {
             id

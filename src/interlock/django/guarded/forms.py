@@ -161,7 +161,7 @@ class GuardedModelForm(forms.ModelForm):  # type: ignore[type-arg] # can't be su
             with_mates: True if the user has changed another field of the same group.
         """
         name = choice.name
-        if choice.answer == _THEIRS or not (choice.touched or (with_mates and not choice.stands)):
+        if choice.answer == _THEIRS or not (choice.touched or (with_mates and not choice.is_unchanged)):
             # Keep the present value: Django does not set a field on the object that is not in cleaned_data.
             del self.cleaned_data[name]
             self._kept.add(name)
@@ -254,10 +254,10 @@ class _Choice:
         alike = same(self._field, self.mine, self.theirs, ordered=False) and (
             self._rest(self._with_mine) == self._rest(self._form._now)
         )
-        return not alike and (not self.stands or (self._must_answer and self.answer is None))
+        return not alike and (not self.is_unchanged or (self._must_answer and self.answer is None))
 
     @property
-    def stands(self) -> bool:
+    def is_unchanged(self) -> bool:
         """True if the object still has the value that was shown."""
         return (
             self.original is not UNKNOWN
@@ -286,7 +286,7 @@ class _Choice:
         if not hidden:
             rows = getattr(self._bound.field, "queryset", None)
             context |= {"mine": shown(self._field, self.mine, rows), "theirs": shown(self._field, self.theirs, rows)}
-            if known and not self._must_answer and not self.stands:
+            if known and not self._must_answer and not self.is_unchanged:
                 context["original"] = shown(self._field, self.original, rows)
         return mark_safe(self._form.renderer.render("interlock/stale_field.html", context).strip())
 

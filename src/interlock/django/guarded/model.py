@@ -409,8 +409,8 @@ def state_tag(instance: Guarded, fields: Iterable[str] | None = None) -> str:
     model: Any = instance._meta.concrete_model
     texts = {field.attname: _text(field, thaw_held(known.get(field.attname))) for field in counted}
     # With the length, no other split of the text gives the same tag.
-    said = [f"{attname} {len(text)} {text}" for attname, text in texts.items()]
-    whole = "\n".join([f"{model._meta.label_lower} {instance.pk!r}", *said])
+    parts = [f"{attname} {len(text)} {text}" for attname, text in texts.items()]
+    whole = "\n".join([f"{model._meta.label_lower} {instance.pk!r}", *parts])
     return salted_hmac("interlock.state_tag", whole, algorithm="sha256").hexdigest()[:32]
 
 

@@ -330,8 +330,8 @@ def _groups_of_fields(model: type[models.Model]) -> Iterator[set[str]]:
     `price_field` of a currency. A composite foreign key has `from_fields`.
     """
     for field in [*model._meta.fields, *model._meta.private_fields]:
-        said = [value for name, value in vars(field).items() if name.endswith("_field")]
+        declared = [value for name, value in vars(field).items() if name.endswith("_field")]
         # An editable field is a separate value, such as the original of a translated field.
-        parts = [each.name for each in said if isinstance(each, models.Field) and not each.editable]
-        names = [each for each in [*said, *(getattr(field, "from_fields", None) or ())] if isinstance(each, str)]
+        parts = [each.name for each in declared if isinstance(each, models.Field) and not each.editable]
+        names = [each for each in [*declared, *(getattr(field, "from_fields", None) or ())] if isinstance(each, str)]
         yield {field.name, *parts, *names}

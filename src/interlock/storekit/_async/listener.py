@@ -89,9 +89,9 @@ class AsyncListener:
                 if rt.start_background("interlock-listener", self._run) is None:
                     self._runs = False
                     raise StoreError("Cannot start a thread to wait for locks: the interpreter is exiting.")
-        told = await waiter.wait(deadline - clock.now())
-        if told is not None:
-            raise copy.copy(told) from told.__cause__  # each caller raises its own copy
+        failure = await waiter.wait(deadline - clock.now())
+        if failure is not None:
+            raise copy.copy(failure) from failure.__cause__  # each caller raises its own copy
         if not self.live:
             raise closed() if self._closed else no_answer(self._where, self._io_timeout)
 

@@ -90,7 +90,7 @@ class AsyncServerQueue(AsyncQueue, Generic[Q, A]):
         self.channel = channel
         self._waiters = Successors()
         self._listener = AsyncListener(subscribe, self._waiters, wire.where, wire.io_timeout)
-        self._doubt: Callable[[str], object] = lambda id: None
+        self._verify: Callable[[str], object] = lambda id: None
         self._answered = False
         self._wakes_at = 0.0
 
@@ -262,7 +262,7 @@ class AsyncServerQueue(AsyncQueue, Generic[Q, A]):
         """Let all waiters poll and the successor renew: a reply was lost, or a promise is void."""
         self._wake_all()
         if let_in:
-            self._doubt(let_in)
+            self._verify(let_in)
 
     def _wake_all(self) -> None:
         """Let all waiters poll; if there are thousands, limit the rate to avoid a storm."""
@@ -319,7 +319,7 @@ class AsyncServerQueue(AsyncQueue, Generic[Q, A]):
 
     def watch_doubts(self, verify: Callable[[str], bool]) -> None:
         """See `AsyncQueue.watch_doubts`."""
-        self._doubt = verify
+        self._verify = verify
 
     def let_go(self, id: str) -> None:
         """Forget like `AsyncQueue.let_go`; the successor is not granted the lock."""

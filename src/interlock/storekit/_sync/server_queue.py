@@ -91,7 +91,7 @@ class ServerQueue(Queue, Generic[Q, A]):
         self.channel = channel
         self._waiters = Successors()
         self._listener = Listener(subscribe, self._waiters, wire.where, wire.io_timeout)
-        self._doubt: Callable[[str], object] = lambda id: None
+        self._verify: Callable[[str], object] = lambda id: None
         self._answered = False
         self._wakes_at = 0.0
 
@@ -263,7 +263,7 @@ class ServerQueue(Queue, Generic[Q, A]):
         """Let all waiters poll and the successor renew: a reply was lost, or a promise is void."""
         self._wake_all()
         if let_in:
-            self._doubt(let_in)
+            self._verify(let_in)
 
     def _wake_all(self) -> None:
         """Let all waiters poll; if there are thousands, limit the rate to avoid a storm."""
@@ -320,7 +320,7 @@ class ServerQueue(Queue, Generic[Q, A]):
 
     def watch_doubts(self, verify: Callable[[str], bool]) -> None:
         """See `Queue.watch_doubts`."""
-        self._doubt = verify
+        self._verify = verify
 
     def let_go(self, id: str) -> None:
         """Forget like `Queue.let_go`; the successor is not granted the lock."""

@@ -26,7 +26,7 @@ class AdvisoryPlace:
 
     Attributes:
         claim, waiter: the arguments.
-        doubt: of the queue by which the claim entered: it is called with the id when the claim is lost.
+        on_unverified: of the queue by which the claim entered: it is called with the id when the claim is lost.
         key: the lock's key in the server.
         kind: "_shared" for a reader, "" otherwise.
         state: "trying", "pending" or "using".
@@ -39,12 +39,12 @@ class AdvisoryPlace:
     """
 
     __slots__ = (
-        "claim", "doubt", "fence", "held", "is_waiting", "key", "kind", "session", "since", "state", "until",
+        "claim", "fence", "held", "is_waiting", "key", "kind", "on_unverified", "session", "since", "state", "until",
         "waiter",
     )  # fmt: skip
 
-    def __init__(self, claim: Claim, waiter: Wakeable | None, doubt: Callable[[str], object]) -> None:
-        self.claim, self.doubt = claim, doubt
+    def __init__(self, claim: Claim, waiter: Wakeable | None, on_unverified: Callable[[str], object]) -> None:
+        self.claim, self.on_unverified = claim, on_unverified
         self.waiter = waiter
         self.key = number_of(claim.spec.key)
         self.kind = "_shared" if claim.spec.units < claim.spec.capacity else ""
@@ -230,7 +230,7 @@ class AdvisoryRoom:
             self.drop(place.session)
             self.close_idle()  # the idle ones use the same server and network path
         if place.state == "using":
-            place.doubt(place.claim.id)
+            place.on_unverified(place.claim.id)
         else:
             place.wake()
         self.nudge(place.key)

@@ -77,8 +77,10 @@ def _findings(
     clients: int, rounds: int, winners: Counter[int], errors: Sequence[str], overwritten: int
 ) -> list[Check]:
     two = sum(count for many, count in winners.items() if many > 1)
-    said = f"{clients} clients, {rounds} rounds: one winner in {winners[1]}, none in {winners[0]}, several in {two}"
-    checks = [Check("race", "fail" if two else "ok", f"{said}. {USE}" if two else said)]
+    summary = (
+        f"{clients} clients, {rounds} rounds: one winner in {winners[1]}, none in {winners[0]}, several in {two}"
+    )
+    checks = [Check("race", "fail" if two else "ok", f"{summary}. {USE}" if two else summary)]
     if overwritten:
         checks.append(
             Check("what is there", "fail", f"The object differs from the winner's write {overwritten} times. {USE}")

@@ -80,8 +80,8 @@ def key_in(head: bytes) -> str | None:
     if not head.startswith(LINE_MAGIC):
         return None
     try:
-        told = json.loads(head[TEXT_AT:].partition(b"\n")[0])
-        key = str(told["namespace"]) + SEPARATOR + str(told["name"])
+        record = json.loads(head[TEXT_AT:].partition(b"\n")[0])
+        key = str(record["namespace"]) + SEPARATOR + str(record["name"])
         key.encode()
         return key
     except (ValueError, KeyError, TypeError, RecursionError):

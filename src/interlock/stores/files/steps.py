@@ -213,7 +213,7 @@ class FileSteps(StepStore, Notifier):
         would only wait for the mutex.
         """
         mine: list[QueuedClaim] = []
-        told = False
+        notified = False
         for action in todo:
             if not isinstance(action, Tell):
                 line.perform(action)
@@ -221,10 +221,10 @@ class FileSteps(StepStore, Notifier):
                 mine.append(action.place)
             elif action.place.channel:
                 self.liveness.notify(action.place)
-                told = True
+                notified = True
         if not after.places:
             line.shorten(rows, after.max_fence)
-        if told:
+        if notified:
             line.unguard()
             give_turn()  # otherwise the kernel, which expects a pipe's writer to sleep soon, delays the woken process
         return mine

@@ -42,17 +42,17 @@ async def _answer(session: BaseSession, seconds: float) -> Rows:
             raise UnknownOutcome(f"No reply from PostgreSQL within {seconds:g} s. Check the server and the network.")
         await rt.readable(session.fd, (), min(left, FLUSH) if unsent else left)
         plain.consume_input()  # also while sending: a server that can't write its reply stops reading
-    found, said = [], ("", "")
+    found, failure = [], ("", "")
     while (result := plain.get_result()) is not None:
         if result.status == pq.ExecStatus.FATAL_ERROR:
             state = (result.error_field(pq.DiagnosticField.SQLSTATE) or b"").decode()
-            said = state, result.error_message.decode(errors="replace").strip()
+            failure = state, result.error_message.decode(errors="replace").strip()
         for row in range(result.ntuples):
             values = [result.get_value(row, column) for column in range(result.nfields)]
             found.append(tuple(None if value is None else value.decode() for value in values))
     if plain.status != pq.ConnStatus.OK:
-        raise session.broken(said[1] or "closed by the server")
+        raise session.broken(failure[1] or "closed by the server")
     session.owes = session.silent = False
-    if any(said):
-        raise refusal(*said)  # not kept in a local: its traceback would keep the caller's grant alive
+    if any(failure):
+        raise refusal(*failure)  # not kept in a local: its traceback would keep the caller's grant alive
     return found

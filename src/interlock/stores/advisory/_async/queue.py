@@ -62,13 +62,15 @@ class AsyncAdvisoryQueue(AsyncQueue):
     ) -> None:
         self._room = room
         self._perform = perform
-        self.doubt: Callable[[str], object] = lambda id: None  # called from any thread, with each claim that is lost
+        self.on_unverified: Callable[[str], object] = lambda id: (
+            None
+        )  # called from any thread, with each claim that is lost
 
     def subscribe(self) -> AsyncWaiting:
         return rt.AsyncWaiter()
 
     def watch_doubts(self, verify: Callable[[str], bool]) -> None:
-        self.doubt = verify
+        self.on_unverified = verify
 
     def close_idle(self) -> None:
         self._room.close_idle()
@@ -83,7 +85,7 @@ class AsyncAdvisoryQueue(AsyncQueue):
         if place is None:
             if already_queued:
                 return CLAIM_GONE
-            place = AdvisoryPlace(claim, waiter, self.doubt)
+            place = AdvisoryPlace(claim, waiter, self.on_unverified)
             if waiter is None or not may_queue:
                 return await self._try(place, room.add(place), may_queue)
             place.state = "pending"
@@ -403,6 +405,10 @@ class AsyncAdvisoryQueue(AsyncQueue):
     def abort(self) -> None:
         """Lose all claims that entered by this queue, and end their sessions; the server releases their locks."""
         for place in list(self._room.places.values()):
-            if place.doubt is self.doubt and place.state != "trying" and self._room.take_out(place.claim.id) is place:
+            if (
+                place.on_unverified is self.on_unverified
+                and place.state != "trying"
+                and self._room.take_out(place.claim.id) is place
+            ):
                 self._room.lose(place)
         self._room.close_idle()

@@ -57,13 +57,15 @@ class AdvisoryQueue(Queue):
     ) -> None:
         self._room = room
         self._perform = perform
-        self.doubt: Callable[[str], object] = lambda id: None  # called from any thread, with each claim that is lost
+        self.on_unverified: Callable[[str], object] = lambda id: (
+            None
+        )  # called from any thread, with each claim that is lost
 
     def subscribe(self) -> Waiting:
         return rt.Waiter()
 
     def watch_doubts(self, verify: Callable[[str], bool]) -> None:
-        self.doubt = verify
+        self.on_unverified = verify
 
     def close_idle(self) -> None:
         self._room.close_idle()
@@ -78,7 +80,7 @@ class AdvisoryQueue(Queue):
         if place is None:
             if already_queued:
                 return CLAIM_GONE
-            place = AdvisoryPlace(claim, waiter, self.doubt)
+            place = AdvisoryPlace(claim, waiter, self.on_unverified)
             if waiter is None or not may_queue:
                 return self._try(place, room.add(place), may_queue)
             place.state = "pending"
@@ -398,6 +400,10 @@ class AdvisoryQueue(Queue):
     def abort(self) -> None:
         """Lose all claims that entered by this queue, and end their sessions; the server releases their locks."""
         for place in list(self._room.places.values()):
-            if place.doubt is self.doubt and place.state != "trying" and self._room.take_out(place.claim.id) is place:
+            if (
+                place.on_unverified is self.on_unverified
+                and place.state != "trying"
+                and self._room.take_out(place.claim.id) is place
+            ):
                 self._room.lose(place)
         self._room.close_idle()

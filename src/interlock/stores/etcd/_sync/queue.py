@@ -128,11 +128,11 @@ class EtcdQueue(Queue):
             self.leave(claim)
             return RUN_ALREADY_DONE
         if place is not None and place.state == USING and has_slots(place.units, place.capacity) and not place.held:
-            path, told = folder + CLAIMS_FOLDER + claim.id, wire.place_of(claim, waits=False)
+            path, granted_place = folder + CLAIMS_FOLDER + claim.id, wire.place_of(claim, waits=False)
             done = self._gateway.transact(
                 [wire.has_no_news(folder + CLAIMS_FOLDER, found.revision), wire.is_there(path)],
                 [
-                    wire.put(path, told._replace(slot=place.slot, since=place.since), place.liveness_token),
+                    wire.put(path, granted_place._replace(slot=place.slot, since=place.since), place.liveness_token),
                     wire.look(folder),
                 ],
                 [wire.look(folder)],

@@ -21,17 +21,17 @@ class FileWaiter(PipeWaiter):
     def wait(self, seconds: float) -> Granted | None:
         """Wait until notified, until a watched process dies, or until `seconds` have passed."""
         pipe = self.pipe
-        told = None
+        from_pipe = None
         if self._message is None:
             watched = {each.fd: token for token, each in pipe.watched.items()}
             ready = rt.readable(pipe.fd, watched, seconds)
             if pipe.fd in ready:
-                told = pipe.read()
+                from_pipe = pipe.read()
             # A process that has slept runs slowly, so do no more than this after a plain notification.
             if len(ready) > (pipe.fd in ready):  # because the pipe of a dead process would be ready forever
                 pipe.unwatch([token for fd, token in watched.items() if fd in ready])
         message, self._message = self._message, None
-        return told if message is None else message
+        return from_pipe if message is None else message
 
 
 class FileQueue(StepQueue):
