@@ -151,7 +151,7 @@ class AsyncPending:
                 granted = await records.promote(claim)  # 3. a refusal is not a grant
                 return CLAIM_GONE if granted is None else EnterResult("using", granted)
             if verdict != "give way" and not up:
-                raised = await records.update(claim, PENDING)  # raise the flag, THEN list again
+                raised = await records.update(claim, PENDING)  # raise the flag, THEN look again
                 if not raised:
                     return CLAIM_GONE
             else:

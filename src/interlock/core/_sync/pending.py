@@ -152,7 +152,7 @@ class Pending:
                 granted = records.promote(claim)  # 3. a refusal is not a grant
                 return CLAIM_GONE if granted is None else EnterResult("using", granted)
             if verdict != "give way" and not up:
-                raised = records.update(claim, PENDING)  # raise the flag, THEN list again
+                raised = records.update(claim, PENDING)  # raise the flag, THEN look again
                 if not raised:
                     return CLAIM_GONE
             else:
