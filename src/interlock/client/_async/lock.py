@@ -107,7 +107,11 @@ class AsyncLockable(rt.AsyncWrongWith, Same, Generic[G]):
 
         A grant in the body of another living owner is left alone, even if the caller acquired it.
         """
-        held = [each for each in self._acquired.copy() if not each[1]._over and _may_end(each[1]._body, owner)]
+        held = [
+            each
+            for each in self._acquired.copy()
+            if not each[1]._over and ((body := each[1]._body) is None or body is owner or body.done())
+        ]
         mine = [each for each in held if each[2] is owner]
         # async only
         if not mine:
@@ -161,11 +165,6 @@ class AsyncLockable(rt.AsyncWrongWith, Same, Generic[G]):
     def __repr__(self) -> str:
         kinds = ", ".join(kind_of(spec.units, spec.capacity) for spec in self._specs)
         return f"<{type(self).__name__} {self.name!r} ({kinds}) on {self._client.where}>"
-
-
-def _may_end(body: rt.Caller | None, owner: rt.Caller) -> bool:
-    """Return False if a grant is in the body of another living owner."""
-    return body is None or body is owner or body.done()
 
 
 class AsyncLock(AsyncLockable[AsyncGrant]):

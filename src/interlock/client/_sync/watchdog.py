@@ -123,8 +123,9 @@ class Watchdog:
 
     def pairs(self) -> list[tuple[Grant, Claim]]:
         """Return the watched grants with their claims, in the order of acquisition."""
-        found = ((reference(), claim) for reference, claim in list(self.watched.values()))
-        return [(grant, claim) for grant, claim in found if grant is not None]
+        return [
+            (grant, claim) for reference, claim in list(self.watched.values()) if (grant := reference()) is not None
+        ]
 
     def stop(self, frees: bool) -> None:
         """Stop all renewals.
@@ -192,8 +193,11 @@ class Watchdog:
         """Renew the leases of one node, the most urgent first."""
         grants.sort(key=lambda grant: float(grant._deadline))
         for start in range(0, len(grants), RENEWALS_PER_REQUEST):
-            batch = grants[start : start + RENEWALS_PER_REQUEST]
-            some = [(grant, found[1]) for grant in batch if (found := self.watched.get(grant.id)) is not None]
+            some = [
+                (grant, found[1])
+                for grant in grants[start : start + RENEWALS_PER_REQUEST]
+                if (found := self.watched.get(grant.id)) is not None
+            ]
             sent = self._now()
             try:
                 answers = self._queue.renew([claim for _, claim in some]) if some else []
