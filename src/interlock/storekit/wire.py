@@ -102,7 +102,7 @@ class Wire(Protocol[Q_co, A_contra]):
             keep_for: seconds for which the record of a completed run is kept; 0 for none.
             stored_result: the value kept with the record.
             before: with a record, the claims whose releases may not have arrived; the step removes them first;
-                always empty if no reply is `Promised`.
+                always empty if no reply is `QueuedBehind`.
         """
 
     def left(self, reply: A_contra) -> LeaveResult:
@@ -112,7 +112,7 @@ class Wire(Protocol[Q_co, A_contra]):
         """Renew the leases of claims on one node (see `node_of`); `before` as for `leave`."""
 
     def renewed(self, claims: Sequence[Claim], reply: A_contra) -> list[Renewed]:
-        """Read the reply for each claim; WAITS only on stores where `enter` may reply `Promised`."""
+        """Read the reply for each claim; WAITS only on stores where `enter` may reply `QueuedBehind`."""
 
     def run_result(self, key: str, delete: bool) -> Q_co:
         """Request the value of the record of a completed run, and delete the record if wanted."""
