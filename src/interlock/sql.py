@@ -117,12 +117,12 @@ class Fenced:
                 )
         return count
 
-    async def awrite(self, connection: Any, *where: ColumnElement[bool], **values: Any) -> int:
+    async def awrite(self, connection: Any, *where: ColumnElement[bool], **values: object) -> int:
         """Write rows like `write`, on an AsyncConnection or an AsyncSession."""
         return int(await connection.run_sync(lambda plain: self.write(plain, *where, **values)))
 
 
-def fenced(table: Any, grant: BaseGrant, column: str = "fence") -> Fenced:
+def fenced(table: object, grant: BaseGrant, column: str = "fence") -> Fenced:
     """Return writes that fail or skip rows that a later holder of a lock has written.
 
     `connection.execute(fenced(books, grant).update(books.c.id == 7).values(name="…"))` writes no row that a later
@@ -148,7 +148,7 @@ def fenced(table: Any, grant: BaseGrant, column: str = "fence") -> Fenced:
     return Fenced(table, found, grant)
 
 
-def once(connection: Any, name: str) -> bool:
+def once(connection: object, name: str) -> bool:
     """Record in the caller's transaction that a step is done; a crash keeps both or none.
 
     A caller waits for another transaction that has written the record.  The records are in interlock's own table

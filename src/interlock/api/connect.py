@@ -157,7 +157,7 @@ def _store_of_client(client: object, tasks: bool) -> Store:
     )
 
 
-def _factory(scheme: str) -> Any:
+def _factory(scheme: str) -> object:
     if scheme in BUILT_IN:
         return _load(BUILT_IN[scheme])
     from importlib.metadata import entry_points

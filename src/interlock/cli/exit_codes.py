@@ -3,7 +3,6 @@
 import io
 import sys
 from contextlib import suppress
-from typing import Any
 
 CONFLICT = 1  # the lock could not be acquired, unless -E says otherwise; evict: no claim was removed
 USAGE = 64
@@ -33,7 +32,7 @@ def drop_unwritten(name: str) -> None:
         name: "stdout" or "stderr".
     """
     with suppress(AttributeError, OSError, ValueError):  # not one of Python's own streams, or a closed one
-        stream: Any = getattr(sys, name)
+        stream = getattr(sys, name)
         raw = stream.buffer.raw
         setattr(sys, name, io.TextIOWrapper(raw, stream.encoding, "backslashreplace", write_through=True))
 

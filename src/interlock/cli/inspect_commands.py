@@ -94,7 +94,9 @@ def watch(interval: float, store: str | None, namespace: str, as_json: bool) -> 
                 time.sleep(max(interval, MIN_INTERVAL))
 
 
-def _picture(table: Callable[..., Any], out: Any, lines: list[output.OutputLine], place: str, more: str = "") -> Any:
+def _picture(
+    table: Callable[..., Any], out: object, lines: list[output.OutputLine], place: str, more: str = ""
+) -> Any:
     """Return a table of claims under the name of their store, and an extra line."""
     if not lines:
         return output.picture_of(f"No lock is held in {place}.", more)

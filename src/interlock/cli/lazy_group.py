@@ -3,7 +3,6 @@
 import os
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Any
 
 import click
 
@@ -43,7 +42,7 @@ def main(arguments: Sequence[str]) -> int:
     if COMPLETE in os.environ:
         from interlock.cli import completion  # noqa: F401 - its function for bash replaces that of click
     try:
-        status: Any = group.main(list(arguments), prog_name="interlock", complete_var=COMPLETE, standalone_mode=False)
+        status = group.main(list(arguments), prog_name="interlock", complete_var=COMPLETE, standalone_mode=False)
     except click.UsageError as error:
         called = next((word for word in arguments if word in COMMANDS), "")
         command = f"interlock {called}".rstrip() if error.ctx is None else error.ctx.command_path

@@ -194,7 +194,7 @@ def claims_table(out: "Console", lines: Iterable[OutputLine]) -> "Table":
     )
 
 
-def picture_of(*parts: "str | Table") -> Any:
+def picture_of(*parts: "str | Table") -> object:
     """Return tables and lines of plain text, one below the other, without empty lines."""
     from rich.console import Group
     from rich.text import Text
@@ -270,7 +270,7 @@ class Duration(click.ParamType):  # type: ignore[type-arg] # click before 8.4 ca
 
     name = "sec"  # in capitals where an option is explained
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """Return a text in seconds."""
         text = str(value).strip()
         try:
@@ -282,7 +282,7 @@ class Duration(click.ParamType):  # type: ignore[type-arg] # click before 8.4 ca
         return seconds
 
 
-def completed(what: str) -> Callable[..., Any]:
+def completed(what: str) -> Callable[..., object]:
     """Return a completion function of `completion`, which loads when a shell calls it."""
     return lambda *asked: getattr(import_module("interlock.cli.completion"), what)(*asked)
 
@@ -298,4 +298,4 @@ namespace_option = click.option(
 store_option = click.option(
     "--store", metavar="URL", help="URL of the store. Default: $INTERLOCK_URL, else /tmp/interlock-UID."
 )
-name_argument: Callable[[Any], Any] = click.argument("name", shell_complete=completed("names"))
+name_argument = click.argument("name", shell_complete=completed("names"))

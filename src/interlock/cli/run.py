@@ -1,7 +1,6 @@
 """The command line of `interlock run`."""
 
 import os
-from collections.abc import Callable
 from typing import Any
 
 import click
@@ -57,7 +56,7 @@ def _refuse(ctx: click.Context, option: click.Parameter, value: bool) -> None:
         raise click.UsageError(f"{' / '.join(option.opts)}: {getattr(option, 'help', '')}", ctx)
 
 
-command_argument: Callable[[Any], Any] = click.argument(
+command_argument = click.argument(
     "command",
     nargs=-1,
     type=click.UNPROCESSED,

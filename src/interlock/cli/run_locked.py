@@ -197,7 +197,7 @@ class GuardedRun:
             except LockError as error:
                 say(f"Could not release lock {self._name}; its lease will expire: {error}")
 
-    def _lock(self, locks: Locks) -> Any:
+    def _lock(self, locks: Locks) -> object:
         order = self._order
         program = os.fsencode(os.path.basename(order.command[0])).decode(errors="replace")[:LONGEST_LABEL]
         label = program if order.label is None else order.label

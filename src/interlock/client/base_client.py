@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 from interlock.client.arguments import DEFAULT_OPTIONS, AcquireOptions
 from interlock.client.events import GLOBAL_LISTENERS, Event, EventKind, Listeners
@@ -54,7 +53,7 @@ class BaseClient:
         self.namespace = checked_text(namespace, "namespace", MAX_NAME)
         self.ttl = checked_ttl(ttl)
         self.closed = False
-        self.source: tuple[Callable[..., Any], Callable[..., Any], str] | None = None
+        self.source: tuple[Callable[..., object], Callable[..., object], str] | None = None
         self.now = store.now
         self.listeners: Listeners = {}
 

@@ -90,7 +90,7 @@ def refuse_awaitable(result: object, function: object, advice: str = LOCKED) -> 
     Raises:
         InvalidArgument: the result is a coroutine or a generator; it is closed.
     """
-    kind: Any = type(result)
+    kind: object = type(result)
     what = _unfinished(kind)
     if what is None:
         return

@@ -70,7 +70,7 @@ class StoreSettings(NamedTuple):
             return open_store(self.location, tasks)
         return cast(Store, self.store_class()(**self.options))
 
-    def store_class(self) -> Callable[..., Any]:
+    def store_class(self) -> Callable[..., object]:
         """Return the store class, without connecting.
 
         Raises:

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote, urlsplit
 
 from django.conf import settings
@@ -48,7 +48,7 @@ def vendor_of(alias: str) -> str:
     return str(connections.create_connection(alias).vendor)
 
 
-def place_of(alias: str) -> tuple[Any, ...]:
+def place_of(alias: str) -> tuple[object, ...]:
     """Return what identifies a database now: tests change it, and another search_path finds another table."""
     known = connections.settings[alias]
     return (str(known.get("NAME")), *(known.get(each) for each in ("ENGINE", "HOST", "PORT", "USER", "OPTIONS")))

@@ -57,7 +57,7 @@ class FenceField(Base):
         name, path, args, kwargs = super().deconstruct()
         return name, path, args, {**kwargs, "editable": self.editable}
 
-    def pre_save(self, model_instance: models.Model, add: bool) -> Any:
+    def pre_save(self, model_instance: models.Model, add: bool) -> object:
         """Return the value to save: an expression for the higher one of the column's and the instance's."""
         value = super().pre_save(model_instance, add)
         if add or is_guarded_save(model_instance):
@@ -137,7 +137,7 @@ class FencedRows:
             options["update_fields"] = {*options["update_fields"], self._field.name}
         instance.save(**options)
 
-    async def asave(self, **options: Any) -> None:
+    async def asave(self, **options: object) -> None:
         """Do the same as `save`, for asyncio."""
         await sync_to_async(self.save)(**options)
 

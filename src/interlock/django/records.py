@@ -47,7 +47,7 @@ FENCE_ATTEMPTS = 100  # attempts to issue a fence
 CHUNK = 500  # ids in one statement
 MAX_COLUMN_LENGTH = 255  # characters of a column for host, thread or label
 LEFT = ExpressionWrapper(F("until") - Now(), output_field=DurationField())
-_inherited: list[Any] = []
+_inherited: list[object] = []
 """Connections of the parent in a forked child; collecting them would end the parent's sessions on the server."""
 
 
@@ -101,7 +101,7 @@ class Workers:
         return future.result()
 
     def _take(self, step: Callable[..., T], *args: object) -> T:
-        connection: Any = connections[self._alias]
+        connection = connections[self._alias]
         try:
             if connection.connection is None:
                 self._connect(connection)

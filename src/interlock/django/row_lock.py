@@ -207,7 +207,7 @@ def occupy(
         raise InvalidArgument("occupy() accepts a pk only with a model. Omit pk for an instance.")
     else:
         found = [row_of(each) for each in rows]
-    answer: Callable[[list[Any]], Any] = itemgetter(0) if len(found) == 1 else tuple
+    answer = itemgetter(0) if len(found) == 1 else tuple
     return Occupation((), found, answer, timeout, locks, [row.using for row in found], ttl=ttl, label=label)
 
 
@@ -224,7 +224,7 @@ class OccupiesObject:
     request: Any
     get_object: Any
 
-    def occupy(self, instance: Any) -> AbstractContextManager[Any]:
+    def occupy(self, instance: Any) -> AbstractContextManager[object]:
         """Return the context manager that occupies an object; override it to occupy another object, or more."""
         label = shown_text(f"{self.request.method} {self.request.path}")
         return occupy(instance, timeout=self.occupy_timeout, ttl=self.occupy_ttl, label=label)
@@ -285,7 +285,7 @@ def occupies(
         if iscoroutinefunction(function) or checked_kind_of(function) == "coroutine function":
 
             @functools.wraps(function)
-            async def in_task(*args: object, **kwargs: object) -> Any:
+            async def in_task(*args: object, **kwargs: object) -> object:
                 # The thread of the event loop has no transactions; entering checks them in the database's thread.
                 async with row_lock(list(connections), args, kwargs):
                     result = await function(*args, **kwargs)
@@ -295,7 +295,7 @@ def occupies(
             return in_task  # type: ignore[return-value]
 
         @functools.wraps(function)
-        def in_thread(*args: object, **kwargs: object) -> Any:
+        def in_thread(*args: object, **kwargs: object) -> object:
             using = [each for each in connections if connections[each].in_atomic_block]
             with row_lock(using, args, kwargs):
                 result = function(*args, **kwargs)

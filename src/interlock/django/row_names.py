@@ -56,7 +56,7 @@ class RowName(Generic[M]):
         own = places().get(alias, {}).get("NAME")
         if own is not None:
             return _name_by(own, alias, self._instance or self.read())
-        model: Any = self._model._meta.concrete_model or self._model
+        model = self._model._meta.concrete_model or self._model
         while model._meta.pk.remote_field is not None and getattr(model._meta.pk.remote_field, "parent_link", False):
             model = model._meta.pk.remote_field.model
         pk = self._pk
@@ -131,7 +131,7 @@ def _name_by(path: str, alias: str, instance: models.Model) -> str:
     return checked_name(name)
 
 
-def _key_of(field: "models.Field[Never, object]", value: Any) -> Any:
+def _key_of(field: "models.Field[Never, object]", value: Any) -> object:
     """Return a key as the Python value of its field; a composite key is a tuple."""
     parts = getattr(field, "fields", None)
     if parts is not None:  # a composite key

@@ -5,7 +5,7 @@ DEBUG_TOOLBAR_PANELS = [..., "interlock.django.toolbar.ClaimsPanel"]
 
 import time
 from contextvars import ContextVar
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from debug_toolbar.panels import Panel
 from django.http import HttpRequest, HttpResponse
@@ -56,7 +56,7 @@ class ClaimsPanel(Panel):  # type: ignore[misc, unused-ignore]
     @property
     def nav_subtitle(self) -> str:
         """The number of claims, for the navigation."""
-        stats: dict[str, Any] = self.get_stats()  # type: ignore[no-untyped-call, unused-ignore]
+        stats = self.get_stats()  # type: ignore[no-untyped-call, unused-ignore]
         count = len(stats.get("claims", ()))
         return ngettext("%(count)d claim", "%(count)d claims", count) % {"count": count}
 

@@ -6,7 +6,7 @@ because the drivers commit and roll back without a statement. So this module, an
 a connection; they add no `on_commit` functions themselves, which tests of a site could count.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -61,10 +61,10 @@ class Watch:
         self._connection = connection
         self.scopes = [Scope()]
         self._marks: dict[str, int] = {}
-        self._django: dict[str, Callable[..., Any]] = {name: getattr(connection, name) for name in METHODS}
+        self._django = {name: getattr(connection, name) for name in METHODS}
         vars(connection).update({_MARK: self}, **{name: getattr(self, name) for name in METHODS})
 
-    def savepoint(self) -> Any:
+    def savepoint(self) -> object:
         """Set a savepoint, and begin a new scope."""
         sid = self._django["savepoint"]()
         if sid:

@@ -30,7 +30,7 @@ class GuardedUpdateView(Base):
 
     def get_form_class(self) -> Any:
         """Return the class of the form, made a `GuardedModelForm`."""
-        made: Any = super().get_form_class()
+        made = super().get_form_class()
         if not issubclass(made._meta.model, Guarded):
             raise ImproperlyConfigured(
                 f"{type(self).__name__}: {made._meta.model.__name__} is not Guarded. Use a Guarded model."
@@ -58,17 +58,17 @@ class OccupiedUpdateView(OccupiesObject, Base):
         occupy_ttl: the lease in seconds; None for the default of the locks.
     """
 
-    def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+    def post(self, request: HttpRequest, *args: object, **kwargs: object) -> Any:
         """Occupy the object, and run the view's own `post`, which reads the object again."""
         with self.occupied():
             return super().post(request, *args, **kwargs)
 
     @property
-    def delete(self) -> Callable[..., Any]:
+    def delete(self) -> Callable[..., object]:
         """Occupy the object, and run the view's own `delete`; missing if the view has none."""
         delete = super().delete  # type: ignore[misc] # of a DeleteView
 
-        def occupy_and_delete(*args: object, **kwargs: object) -> Any:
+        def occupy_and_delete(*args: object, **kwargs: object) -> object:
             with self.occupied():
                 return delete(*args, **kwargs)
 

@@ -66,7 +66,7 @@ class _Arguments(Exception):
 _asking: ContextVar[bool] = ContextVar("_asking", default=False)
 
 
-def engine_of(client: object, drivers: Collection[str], scheme: str, library: str) -> Any:
+def engine_of(client: object, drivers: Collection[str], scheme: str, library: str) -> object:
     """Return the `Engine` of the program, also from an `AsyncEngine`.
 
     Args:

@@ -67,7 +67,7 @@ def transactional(
         @wraps(function)
         def transaction(*args: P.args, **kwargs: P.kwargs) -> T:
             here = where() if callable(where) else where
-            limits: dict[str, Any] = {"retries": retries, "timeout": timeout, "backoff": backoff}
+            limits: dict[str, object] = {"retries": retries, "timeout": timeout, "backoff": backoff}
             return cast(T, run(here, lambda tx: function(tx, *args, **kwargs), *keys, **limits))
 
         return transaction

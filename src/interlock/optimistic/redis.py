@@ -74,7 +74,7 @@ class LibraryCommand(NamedTuple):
 
     words: Words
     name: str
-    options: dict[str, Any] = {}
+    options: dict[str, object] = {}
 
     def shaped(self, reply: object, callbacks: Mapping[str, Callable[..., object]]) -> Any:
         """Return the reply like the library's own client."""
@@ -130,7 +130,7 @@ class Library:
 known_library = lru_cache(Library)
 
 
-def checked_library(client: Any, tasks: bool) -> Library:
+def checked_library(client: object, tasks: bool) -> Library:
     """Return the library of a client.
 
     Raises:
@@ -158,7 +158,7 @@ def first_argument(get_connection: Callable[..., object]) -> tuple[str, ...]:
     return ("MULTI",) if parameter is not None and parameter.default is Parameter.empty else ()
 
 
-def give_back_to_node(node: Any, connection: Any) -> None:
+def give_back_to_node(node: Any, connection: object) -> None:
     """Return a connection to a cluster's node of asyncio, also for older libraries."""
     if hasattr(node, "release"):
         node.release(connection)

@@ -26,7 +26,7 @@ def connection_of(where: Any, target: object) -> Connection:
     """
     if isinstance(where, Connection):
         return where
-    found: Any = inspect(target)
+    found: object = inspect(target)
     mapper = getattr(found, "mapper", None)
     return cast(Connection, where.connection(bind_arguments={"mapper": mapper} if mapper else {"clause": found}))
 
@@ -118,7 +118,7 @@ def raise_translated(error: DBAPIError, at_commit: bool = False) -> NoReturn:
     raise error
 
 
-_KINDS: dict[bool, tuple[type[Any], type[Any], str]] = {
+_KINDS = {
     False: (Engine, sessionmaker, "transact() needs an Engine or a sessionmaker"),
     True: (AsyncEngine, async_sessionmaker, "atransact() needs an AsyncEngine or an async_sessionmaker"),
 }
@@ -154,7 +154,7 @@ NAN = object()
 class RowRead(NamedTuple):
     """A row as it was read: its values by column."""
 
-    mapper: Mapper[Any]
+    mapper: Mapper[object]
     values: dict[Any, Any]
 
 
@@ -205,7 +205,7 @@ def same(column: Column[object], now: object, then: object) -> bool:
     return bool(column.type.compare_values(_without_nan(now), _without_nan(then)))
 
 
-def _without_nan(value: object) -> Any:
+def _without_nan(value: object) -> object:
     if isinstance(value, list):
         return [_without_nan(each) for each in value]
     if isinstance(value, dict):
@@ -224,7 +224,7 @@ class LockedRow(NamedTuple):
     """A compared row, locked until the end of the transaction or savepoint."""
 
     transaction: SessionTransaction | None
-    key: Any
+    key: object
     seen: RowRead
 
 
@@ -243,11 +243,11 @@ class Reads:
         self._session = session
         self._open: dict[Any, RowRead] = {}  # not compared yet
         self._held: list[LockedRow] = []
-        self._inserted: dict[Any, SessionTransaction | None] = {}
+        self._inserted: dict[object, SessionTransaction | None] = {}
         self._known: dict[Any, None] = {}
         self._connections: list[Connection] = []
         self._flushing = False
-        self._loaded_by_flush: list[Any] = []
+        self._loaded_by_flush: list[object] = []
         session.info[INFO] = self
         # Sessions have no event for attributes that are loaded later into an existing object.
         if not event.contains(Mapper, "refresh", _refreshed):
@@ -308,7 +308,7 @@ class Reads:
     def _before_flush(self, *_: Any) -> None:
         self.verify()
 
-    def _after_flush(self, session: Session, *_: Any) -> None:
+    def _after_flush(self, session: Session, *_: object) -> None:
         # A flush may also write what it loads, such as the children of a deleted row: only now they are as they stay.
         self._flushing = False  # its transaction ends a little later
         loaded, self._loaded_by_flush = self._loaded_by_flush, []

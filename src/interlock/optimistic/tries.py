@@ -155,7 +155,7 @@ class Queued:
     def __init__(self, request: object, name: str) -> None:
         self.request: Any = request
         self.name = name
-        self._reply: Any = _UNKNOWN
+        self._reply: object = _UNKNOWN
 
     @property
     def reply(self) -> Any:

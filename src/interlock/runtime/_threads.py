@@ -74,7 +74,7 @@ def background() -> Context:
 
     If OpenTelemetry is loaded, its instrumentation ignores this work; otherwise each renewal would be a root span.
     """
-    loaded: Any = sys.modules.get("opentelemetry.instrumentation.utils")
+    loaded = sys.modules.get("opentelemetry.instrumentation.utils")
     suppressed = getattr(loaded, "suppress_instrumentation", None)  # missing if the module is still being imported
     return Context() if suppressed is None else Context().run(_within, suppressed)
 

@@ -119,7 +119,7 @@ class Acquired(list[Acquisition]):
         )
         return []
 
-    def _take(self, each: Acquisition) -> list[Any]:
+    def _take(self, each: Acquisition) -> list[object]:
         _, begun, owner = each
         found = self.copy()
         if not self.forget(each):

@@ -6,7 +6,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator
 from os import fstat
 from os.path import samestat
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from interlock.core.claims import shown_text
 
@@ -60,9 +60,9 @@ def checked_pid() -> int:
     return _pid
 
 
-def running_loop() -> Any:
+def running_loop() -> object:
     """Return the running event loop of the calling thread; None if none runs."""
-    asyncio: Any = sys.modules.get("asyncio")
+    asyncio = sys.modules.get("asyncio")
     return None if asyncio is None else asyncio._get_running_loop()  # it does not raise, unlike the public function
 
 

@@ -99,7 +99,7 @@ class Page:
         self._facts = facts
         self._token = token
         self._mutex = threading.Lock()
-        self._latest: dict[str, Any] = {}
+        self._latest: dict[str, object] = {}
         self._looked_at = -math.inf
 
     def look(self, request: Request) -> Response:
@@ -146,7 +146,7 @@ class Page:
 async def _claim_of(request: Request) -> tuple[str, str]:
     """Return the name and the id in a request."""
     try:
-        given: Any = await request.json()
+        given: object = await request.json()
     except (ValueError, RecursionError, ClientDisconnect):
         given = None
     if not isinstance(given, dict) or not all(isinstance(given.get(key), str) for key in ("name", "id")):

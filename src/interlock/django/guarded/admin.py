@@ -70,7 +70,7 @@ class EditedPage:
         return [c for c in claims if c.thread == self._who], [c for c in claims if c.thread != self._who]
 
 
-def _with_read_field(fieldsets: Any, shows_form: bool) -> Any:
+def _with_read_field(fieldsets: Any, shows_form: bool) -> object:
     """Return the fieldsets with the hidden field at the end of the last one, or without it."""
     kept = [
         (name, {**options, "fields": tuple(field for field in options["fields"] if field != READ)})
@@ -85,17 +85,17 @@ def _with_read_field(fieldsets: Any, shows_form: bool) -> Any:
 class _GuardsForms(BaseModelAdmin):  # type: ignore[type-arg] # can't be subscripted at run time
     """The common part of `GuardedAdmin` and `GuardedInline`: they guard the forms of the other base classes."""
 
-    def check(self, **kwargs: Any) -> Any:
+    def check(self, **kwargs: object) -> Any:
         """Return the findings of Django's checks, and an error if a form hides the form of another base class."""
         return [*super().check(**kwargs), *_problems_of_form(type(self))]
 
-    def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
+    def get_fieldsets(self, request: HttpRequest, obj: object = None) -> Any:
         """Return the fieldsets, with the hidden field that contains the values which the form has shown."""
         is_guarded = obj is not None or isinstance(self, InlineModelAdmin)  # the form that adds an object is not
         shows_form = is_guarded and self.has_change_permission(request, obj)
         return _with_read_field(super().get_fieldsets(request, obj), shows_form)
 
-    def _own_fields(self, request: HttpRequest, obj: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
+    def _own_fields(self, request: HttpRequest, obj: object, kwargs: dict[str, Any]) -> dict[str, object]:
         """Return arguments for Django's form factory, without the hidden field, which the factory does not know."""
         fields = kwargs["fields"] if "fields" in kwargs else flatten_fieldsets(self.get_fieldsets(request, obj))
         named = isinstance(fields, list | tuple)
@@ -129,7 +129,7 @@ class GuardedAdmin(_GuardsForms, admin.ModelAdmin):  # type: ignore[type-arg] # 
 
     editing_lease: float | None = 600.0
 
-    def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
+    def get_form(self, request: HttpRequest, obj: object = None, change: bool = False, **kwargs: object) -> Any:
         """Return the form class of the other base classes; guard it if it changes an object."""
         form = super().get_form(request, obj, change=change, **self._own_fields(request, obj, kwargs))
         return form if obj is None else guarded_form(form)
@@ -186,7 +186,7 @@ class GuardedAdmin(_GuardsForms, admin.ModelAdmin):  # type: ignore[type-arg] # 
 class GuardedInline(_GuardsForms, InlineModelAdmin):  # type: ignore[type-arg]
     """A mixin for inlines of a guarded model: `class CopyInline(GuardedInline, admin.TabularInline)`."""
 
-    def get_formset(self, request: HttpRequest, obj: Any = None, **kwargs: Any) -> Any:
+    def get_formset(self, request: HttpRequest, obj: object = None, **kwargs: object) -> Any:
         """Return the formset class of the other base classes, with guarded forms."""
         made: Any = super().get_formset(request, obj, **self._own_fields(request, obj, kwargs))
         return type(made)(made.__name__, (made,), {"form": guarded_form(made.form)})

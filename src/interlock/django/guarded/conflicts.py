@@ -76,7 +76,7 @@ class StaleObject(LockError, DatabaseError):
             )
         return message
 
-    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    def __reduce__(self) -> tuple[Callable[..., object], tuple[object, ...]]:
         return type(self), (self.instance, self.fields, self.deleted, self.set_by_save)
 
 
@@ -105,14 +105,14 @@ OnStale: TypeAlias = Policy | Mapping[str, Policy]
 _GONE: Final = object()
 
 
-def added(original: Any, mine: Any, theirs: Any) -> Any:
+def added(original: object, mine: Any, theirs: object) -> Any:
     """Apply both differences to the original: for counters and balances; None counts as zero."""
     if mine is None:
         raise CannotMerge("a cleared number cannot be added")
     return (theirs or 0) + (mine - (original or 0))
 
 
-def merged_items(original: Any, mine: Any, theirs: Any) -> list[Any]:
+def merged_items(original: Any, mine: Any, theirs: Any) -> list[object]:
     """Keep items that either writer has added, and drop items that either has removed: for tags, arrays, sets.
 
     The order is theirs, followed by the items that are new in mine. Duplicate items count once.
@@ -123,7 +123,7 @@ def merged_items(original: Any, mine: Any, theirs: Any) -> list[Any]:
     return [item for index, item in enumerate(merged) if item not in merged[:index]]
 
 
-def merged_keys(original: Any, mine: Any, theirs: Any) -> dict[Any, Any]:
+def merged_keys(original: Any, mine: Any, theirs: Any) -> dict[object, object]:
     """Merge two dictionaries key by key, nested dictionaries too.
 
     Raises:

@@ -106,12 +106,12 @@ class GuardedModelForm(forms.ModelForm):  # type: ignore[type-arg] # can't be su
         first = {name: taken for name, taken in self._sent["shown"].items() if name not in self._asked}
         return signing.dumps({"shown": now | first, "asked": sorted(self._asked)}, salt=self._salt(), compress=True)
 
-    def _taken(self, name: str, field: AnyField) -> "list[Any] | str":
+    def _taken(self, name: str, field: AnyField) -> "list[object] | str":
         """Return the entry of a field in the hidden field: its value in a list, or the digest of a hidden value."""
         entry = self._entry(field, self._now)
         return entry if shows_value(self[name], field.value_from_object(self._now)) else self._digest(name, entry)
 
-    def _entry(self, field: AnyField, instance: Model) -> list[Any]:
+    def _entry(self, field: AnyField, instance: Model) -> list[object]:
         """Return a field's value, and the digest of the other fields of its group that are not in the form."""
         plan = plan_of(type(self.instance))
         mates = [plan.by_attname[attname] for attname in sorted(plan.together.get(field.attname, ()))]
@@ -235,7 +235,7 @@ class _Choice:
         return bool(self._bound.field.has_changed(initial, self._bound.data))
 
     @property
-    def mine(self) -> Any:
+    def mine(self) -> object:
         """The submitted value, as a value of the model's field."""
         return getattr(self._with_mine, self._field.attname)
 
@@ -265,10 +265,10 @@ class _Choice:
             and (isinstance(self._taken, str) or self._taken[1:] == self._rest(self._form._now))
         )
 
-    def _rest(self, instance: Model) -> list[Any]:
+    def _rest(self, instance: Model) -> list[object]:
         return self._form._entry(self._field, instance)[1:]
 
-    def merged(self) -> Any:
+    def merged(self) -> object:
         """Return the result of the policy for the values.
 
         Raises:
@@ -302,7 +302,7 @@ _LONGEST = 301
 """Characters of a text that a conflict shows, with an ellipsis; the form field has the whole text."""
 
 
-def shown(field: AnyField, value: Any, rows: models.QuerySet[models.Model] | None = None) -> str:
+def shown(field: AnyField, value: object, rows: models.QuerySet[models.Model] | None = None) -> str:
     """Return a value as text for people: a choice by its label, a related object by its `str`.
 
     Args:
@@ -371,7 +371,7 @@ def _is_an_option(bound: forms.BoundField, value: object) -> bool:
     return chosen.issuperset([wanted] if isinstance(wanted, str) else wanted)
 
 
-def to_text(field: AnyField, instance: Model) -> Any:
+def to_text(field: AnyField, instance: Model) -> object:
     """Serialize a field's value to a text (or None); `from_text` reads it."""
     value = field.value_from_object(instance)
     if value is None:
@@ -384,7 +384,7 @@ def to_text(field: AnyField, instance: Model) -> Any:
     )
 
 
-def from_text(field: AnyField, text: str | None) -> Any:
+def from_text(field: AnyField, text: str | None) -> object:
     """Parse a text of `to_text`."""
     if text is None:
         return None

@@ -35,7 +35,7 @@ def remembering(make: Any) -> Any:
     @functools.wraps(make)
     def from_db(
         cls: Any, db: str | None, field_names: Collection[str], values: Sequence[object], **options: object
-    ) -> Any:
+    ) -> object:
         # Queries read thousands of rows, so each call costs: no `plan_of`, and no ** of an empty dict.
         plan = cls._guarded_plan
         if plan is None or plan.fields is not cls._meta.concrete_fields:
@@ -59,7 +59,7 @@ def recording(cls: Any) -> Any:
     own = vars(cls).get("save")
 
     @functools.wraps(own or cls.save)
-    def save(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def save(self: object, *args: object, **kwargs: object) -> object:
         data, begins = vars(self), CALLED not in vars(self)
         if begins:
             data[CALLED] = dict(data)
@@ -76,7 +76,7 @@ def recording(cls: Any) -> Any:
 class _Options:
     """The `_meta` of `Guarded`; until a subclass has its own `_meta`, that of its other bases."""
 
-    def __get__(self, instance: object, owner: Any) -> Any:
+    def __get__(self, instance: object, owner: object) -> object:
         return _options() if owner is Guarded else super(Guarded, owner)._meta  # type: ignore[misc]
 
 
@@ -88,7 +88,7 @@ def _options() -> "Options[models.Model]":
     return made
 
 
-def _abstract(name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> Any:
+def _abstract(name: str, bases: tuple[type, ...], namespace: dict[str, object]) -> object:
     """Create an abstract model that can be imported before the settings and the apps are ready."""
     # It must be a model: migrations name other base classes, and would then need interlock to run.
     return type.__new__(ModelBase, name, bases, {**namespace, "_meta": _Options()})
@@ -118,7 +118,7 @@ class Guarded(models.Model, metaclass=_abstract):  # type: ignore[metaclass] # a
         # `Model.from_db`, or the class's own, which need not call those of its bases.
         if not hasattr(cls.from_db, _GUARDS):
             cls.from_db = remembering(cls.from_db.__func__)  # type: ignore[method-assign, attr-defined]
-        save: Any = cls.save
+        save: object = cls.save
         if save is not models.Model.save and not hasattr(save, _GUARDS):
             cls.save = recording(cls)  # type: ignore[method-assign]
 
@@ -203,7 +203,7 @@ class Guarded(models.Model, metaclass=_abstract):  # type: ignore[metaclass] # a
         force_update: bool = False,
         using: Any = None,
         update_fields: Iterable[str] | None = None,
-    ) -> Any:
+    ) -> object:
         django: Any = super()._save_table  # type: ignore[misc]
         saving = vars(self)[SAVING] = TableSave(self, plan_of(type(self)), cls, using, raw)
         try:  # values that are read back are read in the transaction that writes them
@@ -229,7 +229,7 @@ class Guarded(models.Model, metaclass=_abstract):  # type: ignore[metaclass] # a
     ) -> Any:
         django: Any = super()._do_update
 
-        def update(rows: models.QuerySet[models.Model], some: Collection[Triple]) -> Any:
+        def update(rows: models.QuerySet[models.Model], some: Collection[Triple]) -> object:
             return django(rows, using, pk_val, some, update_fields, forced_update, *more)
 
         if not values:
@@ -317,7 +317,7 @@ ModelBase.mro = _explained  # type: ignore[method-assign, assignment]
 _EXACT = Context(prec=1000)
 
 
-def changes(instance: Guarded) -> dict[str, tuple[Any, Any]]:
+def changes(instance: Guarded) -> dict[str, tuple[object, object]]:
     """Return what a save would write now: (original, mine) by the name of the field.
 
     Not included are fields that were never read, although a save would write them, and fields that compute their

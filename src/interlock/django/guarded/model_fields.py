@@ -124,7 +124,7 @@ class Column:
             else isinstance(field, DecimalField) or as_given is None or not as_given.match(self._kind)
         )
 
-    def as_sql(self, value: Any, compiler: Any, connection: BaseDatabaseWrapper) -> tuple[str, Sequence[Any]]:
+    def as_sql(self, value: object, compiler: Any, connection: BaseDatabaseWrapper) -> tuple[str, Sequence[object]]:
         """Return the SQL that compares the column with a Python value of the field, and its parameters."""
         field = self.field
         value = field.get_db_prep_save(value, connection=connection)
@@ -175,7 +175,7 @@ class StillAsRead:
     def __init__(self, conditions: Sequence[tuple[Column, object]]) -> None:
         self.conditions = conditions
 
-    def as_sql(self, compiler: SQLCompiler, connection: BaseDatabaseWrapper) -> tuple[str, list[Any]]:
+    def as_sql(self, compiler: SQLCompiler, connection: BaseDatabaseWrapper) -> tuple[str, list[object]]:
         """Return the SQL of all conditions and its parameters."""
         parts = [column.as_sql(value, compiler, connection) for column, value in self.conditions]
         return " AND ".join(sql for sql, _ in parts), [each for _, params in parts for each in params]
@@ -312,7 +312,7 @@ def _has_own_pre_save(field: Any) -> bool:
     return type(field).pre_save not in _PRE_SAVES_OF_DJANGO
 
 
-def _computes(field: Any) -> bool:
+def _computes(field: object) -> bool:
     if _has_own_pre_save(field):  # such as AutoLastModifiedField of django-model-utils
         return isinstance(field, models.DateField | models.TimeField) and not field.editable
     return bool(getattr(field, "auto_now", False))

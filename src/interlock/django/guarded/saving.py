@@ -59,7 +59,7 @@ class FieldWrite(NamedTuple):
     """
 
     field: Any
-    kept: Any
+    kept: object
     mine: Any
     checked: bool
 
@@ -79,7 +79,7 @@ def changed(
     instance: models.Model, plan: ModelPlan, snapshot: Snapshot, values: Mapping[str, object]
 ) -> Iterator[str]:
     """Return an instance's values, by attribute, that differ from those read, or were never read."""
-    as_read: Any = None
+    as_read: object = None
     for attname, mine in values.items():
         kept = snapshot.values.get(attname, MISSING)
         if kept is not MISSING:
@@ -109,7 +109,7 @@ def locked_values(
     fields: Sequence[AnyField],
     connection: BaseDatabaseWrapper,
     locks: bool = True,
-) -> Sequence[Any] | None:
+) -> Sequence[object] | None:
     """Lock a row until the end of the transaction, and return the values of some of its fields.
 
     Args:
@@ -128,7 +128,7 @@ def locked_values(
         keys = key_fields(meta)
         idle = keys if len(keys) == 1 else [each for each in meta.local_concrete_fields if each not in keys][:1]
         rows.update(**{each.name: F(each.name) for each in idle})
-    found: list[Sequence[Any]] = list(rows.values_list("pk", *(field.attname for field in fields)))
+    found: list[Sequence[object]] = list(rows.values_list("pk", *(field.attname for field in fields)))
     return found[0][1:] if found else None
 
 
@@ -152,7 +152,7 @@ class TableSave:
         snapshot = snapshot_of(instance)
         known = snapshot is not None and not raw and snapshot.is_of(instance, model._meta, using)
         self.snapshot = snapshot if known else None
-        self.wrote: dict[str, Any] = {}
+        self.wrote: dict[str, object] = {}
         self.touched: set[str] = set()
         if plan.converting and self.snapshot is not None:  # before `pre_save` may change the attributes
             own = {each: value for each, value in self.values().items() if each in plan.converting}
@@ -238,7 +238,7 @@ class TableSave:
         # Django 6.0 and later set the attribute to the computed value, or defer it.
         late = [each for each in computed if VERSION < (6,) or is_expression(vars(instance).get(each))]
         asked = [*self.adapted(self.wrote), *late]
-        found: dict[str, Any] = {}
+        found: dict[str, object] = {}
         if asked:
             rows = self.model._base_manager.using(self.using).filter(pk=getattr(instance, meta.pk.attname))
             found = rows.values(*asked).first() or {}
@@ -349,7 +349,7 @@ class TableSave:
                 refused[write.field.name] = FieldConflict(thaw(write.kept), mine, their)
         return final, refused
 
-    def _decided(self, write: FieldWrite, theirs: Any, whole: bool) -> Any:
+    def _decided(self, write: FieldWrite, theirs: object, whole: bool) -> Any:
         """Return the value to write.
 
         Args:

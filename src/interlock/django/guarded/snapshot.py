@@ -55,7 +55,7 @@ class Snapshot:
     def __deepcopy__(self, memo: object) -> "Snapshot":
         return self
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         # A process that unpickles it never learns how a transaction of this process ends.
         return Snapshot, (self.db, self.settled().values)
 

@@ -37,8 +37,8 @@ class Adapted(NamedTuple):
         held: the value in the row; frozen.
     """
 
-    given: Any
-    held: Any
+    given: object
+    held: object
 
 
 def is_expression(value: object) -> bool:

@@ -24,7 +24,7 @@ class ProblemSchema(AutoSchema):
 
     def get_response_serializers(self) -> Any:
         """Return the responses of the view, and the problem documents."""
-        found: Any = super().get_response_serializers()
+        found: object = super().get_response_serializers()
         if self.method not in CHANGING:
             return found
         view: Any = self.view

@@ -69,7 +69,7 @@ class ProblemSerializer(serializers.Serializer[Any]):
     fields = serializers.DictField(child=ConflictSerializer(), required=False)  # type: ignore[assignment]
 
 
-def exception_handler(exc: Exception, context: dict[str, Any]) -> Response | None:
+def exception_handler(exc: Exception, context: dict[str, object]) -> Response | None:
     """Answer interlock's errors with a problem document, and all others as REST framework does.
 
     For the setting `EXCEPTION_HANDLER`; the mixins for view sets do not need it.
@@ -94,7 +94,7 @@ def problem_of(exc: Exception, context: Mapping[str, object]) -> Response | None
     return Response(answer.problem() | members, answer.status, headers=answer.headers(), content_type=kind)
 
 
-def _fields(exc: StaleObject, view: object) -> dict[str, Any]:
+def _fields(exc: StaleObject, view: object) -> dict[str, object]:
     """Return the conflicting fields as the view's serializer shows them, without those that it does not show."""
     if exc.deleted or not isinstance(view, GenericAPIView):
         return {}
@@ -120,10 +120,10 @@ def _may_see(instance: models.Model, view: GenericAPIView[Any]) -> bool:
     return row is not None
 
 
-def _values(field: Any, instance: Any, conflict: FieldConflict) -> dict[str, Any]:
+def _values(field: Any, instance: Any, conflict: FieldConflict) -> dict[str, object]:
     other, attname = copy.copy(instance), instance._meta.get_field(field.source).attname
 
-    def represented(value: object) -> Any:
+    def represented(value: object) -> object:
         setattr(other, attname, value)
         attribute = field.get_attribute(other)
         # As in serializers: a related object without a primary key is shown as null.
@@ -166,7 +166,7 @@ class GuardedViewSetMixin(ProblemMixin):
     etag_fields: ClassVar[Sequence[str] | None] = None
     if_match_required: ClassVar[bool] = False
 
-    def get_object(self) -> Any:
+    def get_object(self) -> object:
         """Return the object, if it is in the state of the client's If-Match."""
         instance = super().get_object()
         # For the metadata of OPTIONS, REST framework calls this as if for a PUT.
@@ -184,7 +184,7 @@ class GuardedViewSetMixin(ProblemMixin):
         with self._in_wanted_state(serializer.instance):
             super().perform_update(serializer)
 
-    def perform_destroy(self, instance: Any) -> None:
+    def perform_destroy(self, instance: object) -> None:
         """Delete; if the client has sent If-Match, only while the object is in that state."""
         with self._in_wanted_state(instance):
             super().perform_destroy(instance)
@@ -202,7 +202,7 @@ class GuardedViewSetMixin(ProblemMixin):
                 raise PreconditionFailed from None
             yield
 
-    def finalize_response(self, request: Request, response: Response, *args: Any, **kwargs: Any) -> Any:
+    def finalize_response(self, request: Request, response: Response, *args: object, **kwargs: object) -> Any:
         """Add the ETag to the response."""
         final: Any = super().finalize_response(request, response, *args, **kwargs)
         serializer = getattr(getattr(final, "data", None), "serializer", None)
@@ -241,12 +241,12 @@ class OccupiedViewSetMixin(OccupiesObject, ProblemMixin):
 
     retry_after: ClassVar[float] = RETRY_AFTER_SECONDS
 
-    def update(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+    def update(self, request: Request, *args: object, **kwargs: object) -> Response:
         """Occupy the object and update it, or some of its fields."""
         with self.occupied():
             return super().update(request, *args, **kwargs)
 
-    def destroy(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+    def destroy(self, request: Request, *args: object, **kwargs: object) -> Response:
         """Occupy the object and delete it."""
         with self.occupied():
             return super().destroy(request, *args, **kwargs)
@@ -261,7 +261,7 @@ def _as_get(view: Any) -> Iterator[None]:
         yield
 
 
-def _shown_fields(serializer: Any, instance: models.Model) -> list[str] | None:
+def _shown_fields(serializer: object, instance: models.Model) -> list[str] | None:
     """Return the names of the model's fields that a serializer shows; None if they can't be determined."""
     if not isinstance(serializer, Serializer):
         return None

@@ -6,7 +6,7 @@ Source of the scripts: https://redis.io/docs/latest/commands/set/.
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from interlock.core.claims import checked_flag
 from interlock.core.errors import StoreError, UnknownOutcome
@@ -115,7 +115,7 @@ class AsyncOneKey:
         """Delete the key if its value is `token`; return whether the last attempt deleted it."""
         return bool(await self._ask("EVAL", DROP, 1, self._key, token, sent=sent))
 
-    async def _ask(self, *words: object, sent: Sent | None = None) -> Any:
+    async def _ask(self, *words: object, sent: Sent | None = None) -> object:
         """Send one command, again after a lost reply; translate the client's errors.
 
         Args:

@@ -7,7 +7,7 @@ Source of the scripts: https://redis.io/docs/latest/commands/set/.
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from interlock.core.claims import checked_flag
 from interlock.core.errors import StoreError, UnknownOutcome
@@ -116,7 +116,7 @@ class OneKey:
         """Delete the key if its value is `token`; return whether the last attempt deleted it."""
         return bool(self._ask("EVAL", DROP, 1, self._key, token, sent=sent))
 
-    def _ask(self, *words: object, sent: Sent | None = None) -> Any:
+    def _ask(self, *words: object, sent: Sent | None = None) -> object:
         """Send one command, again after a lost reply; translate the client's errors.
 
         Args:

@@ -41,7 +41,7 @@ class AsyncTransactionConnection:
         broken: True after the connection must not be used.
     """
 
-    def __init__(self, library: Library, home: Any, lent: Any) -> None:
+    def __init__(self, library: Library, home: object, lent: Any) -> None:
         self._library = library
         self._home = home
         self._lent = lent
@@ -77,11 +77,11 @@ class AsyncTransactionConnection:
         self.broken = False
         return replies
 
-    async def _exchange(self, packet: Sequence[LibraryCommand], io_timeout: float | None) -> list[Any]:
+    async def _exchange(self, packet: Sequence[LibraryCommand], io_timeout: float | None) -> list[object]:
         await self._lent.send_packed_command(self._lent.pack_commands([each.words for each in packet]), False)
         return [await self._reply(each, io_timeout) for each in packet]
 
-    async def _reply(self, command: LibraryCommand, io_timeout: float | None) -> Any:
+    async def _reply(self, command: LibraryCommand, io_timeout: float | None) -> object:
         if io_timeout is not None and not rt.IS_ASYNC:
             own = self._lent.socket_timeout
             if not self._lent.can_read(io_timeout if own is None else min(own, io_timeout)):
@@ -101,7 +101,7 @@ class AsyncTransactionConnection:
             await give_back(self._home, self._lent)
 
 
-async def give_back(home: Any, lent: Any) -> None:
+async def give_back(home: Any, lent: object) -> None:
     """Return a connection to its pool, or its node of a cluster."""
     if hasattr(home, "get_connection"):
         await home.release(lent)
@@ -142,7 +142,7 @@ ONE_TAG = (
     "e.g. '{book:1}:copies' and '{book:1}:readers'."
 )
 
-_may_multi: WeakSet[Any] = WeakSet()
+_may_multi: WeakSet[object] = WeakSet()
 """Clients whose server has accepted MULTI; otherwise later commands would run directly."""
 
 
@@ -223,7 +223,7 @@ class AsyncRedisAttempt:
             replies = await self._execute()
         return replies is not None and self._settle(replies)
 
-    async def _execute(self) -> list[Any] | None:
+    async def _execute(self) -> list[object] | None:
         """Return the replies to the queue; None if a watched key has changed."""
         opening = [MULTI]
         # Separately, if it may be refused, or the connection may be dead: the following commands have no second try.

@@ -42,7 +42,7 @@ class TransactionConnection:
         broken: True after the connection must not be used.
     """
 
-    def __init__(self, library: Library, home: Any, lent: Any) -> None:
+    def __init__(self, library: Library, home: object, lent: Any) -> None:
         self._library = library
         self._home = home
         self._lent = lent
@@ -78,11 +78,11 @@ class TransactionConnection:
         self.broken = False
         return replies
 
-    def _exchange(self, packet: Sequence[LibraryCommand], io_timeout: float | None) -> list[Any]:
+    def _exchange(self, packet: Sequence[LibraryCommand], io_timeout: float | None) -> list[object]:
         self._lent.send_packed_command(self._lent.pack_commands([each.words for each in packet]), False)
         return [self._reply(each, io_timeout) for each in packet]
 
-    def _reply(self, command: LibraryCommand, io_timeout: float | None) -> Any:
+    def _reply(self, command: LibraryCommand, io_timeout: float | None) -> object:
         if io_timeout is not None and not rt.IS_ASYNC:
             own = self._lent.socket_timeout
             if not self._lent.can_read(io_timeout if own is None else min(own, io_timeout)):
@@ -102,7 +102,7 @@ class TransactionConnection:
             give_back(self._home, self._lent)
 
 
-def give_back(home: Any, lent: Any) -> None:
+def give_back(home: Any, lent: object) -> None:
     """Return a connection to its pool, or its node of a cluster."""
     if hasattr(home, "get_connection"):
         home.release(lent)
@@ -143,7 +143,7 @@ ONE_TAG = (
     "e.g. '{book:1}:copies' and '{book:1}:readers'."
 )
 
-_may_multi: WeakSet[Any] = WeakSet()
+_may_multi: WeakSet[object] = WeakSet()
 """Clients whose server has accepted MULTI; otherwise later commands would run directly."""
 
 
@@ -224,7 +224,7 @@ class RedisAttempt:
             replies = self._execute()
         return replies is not None and self._settle(replies)
 
-    def _execute(self) -> list[Any] | None:
+    def _execute(self) -> list[object] | None:
         """Return the replies to the queue; None if a watched key has changed."""
         opening = [MULTI]
         # Separately, if it may be refused, or the connection may be dead: the following commands have no second try.

@@ -40,7 +40,7 @@ class AsyncRun:
     def __init__(self, name: str, grant: AsyncGrant | None, keep: float = 0.0, text: str = "null") -> None:
         self._name = name
         self._keep = keep
-        self._result: Any = None
+        self._result = None
         self._text: str | None = text
         self.grant = self._hold = grant
         self.due = grant is not None
@@ -218,7 +218,7 @@ def _written(name: str, result: object) -> tuple[str, InvalidArgument | None]:
     )
 
 
-def _read(name: str, text: str) -> Any:
+def _read(name: str, text: str) -> object:
     """Return the result in a text.
 
     Raises:

@@ -48,7 +48,7 @@ class Options(NamedTuple):
         torn: True if an error of the client library may repeat part of the password.
     """
 
-    arguments: tuple[tuple[str, Any], ...]
+    arguments: tuple[tuple[str, object], ...]
     max_sessions: int
     sequence: str
     mysql: bool = False
@@ -90,7 +90,7 @@ def options_of(url: SplitResult) -> Options:
 IO_TIMEOUT = 5.0  # seconds to wait for a reply
 KEPT_ALIVE = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 20_000}  # s, s, count, ms
 
-never_collected: list[Any] = []
+never_collected: list[object] = []
 """Sessions that must not be collected, because libpq would close other files."""
 Rows: TypeAlias = list[tuple[str | None, ...]]
 

@@ -36,7 +36,7 @@ def race(opened: Callable[[], Any], path: str, clients: int, rounds: int) -> lis
     list(stores[0].list(path))  # raises if the bucket does not exist; on some servers a write would create it
     start = Barrier(clients)
 
-    def write(number: int, mode: Any) -> bytes | str | None:
+    def write(number: int, mode: object) -> bytes | str | None:
         body = f"{number} {secrets.token_hex(8)}".encode()
         start.wait(LATEST)
         try:
@@ -54,7 +54,7 @@ def race(opened: Callable[[], Any], path: str, clients: int, rounds: int) -> lis
         for number in range(rounds):
             if number % 10 == 0:
                 _delete(stores[0], path)
-                mode: Any = "create"
+                mode: object = "create"
             else:
                 mode = version_of(stores[0].head(path))
             ended = list(pool.map(write, range(clients), [mode] * clients))

@@ -105,12 +105,12 @@ class BucketClock:
         self._low, self._high = min(self._low, self._high), max(self._low, self._high)
         self._sampled, self._age = received, min(STALE, 2 * self._age)
 
-    def ahead(self, bucket: Any) -> float:
+    def ahead(self, bucket: object) -> float:
         """Return the seconds by which the bucket's clock is ahead of this process."""
         self.sample(bucket, self._age)
         return (self._low + self._high) / 2
 
-    def slack(self, bucket: Any) -> float:
+    def slack(self, bucket: object) -> float:
         """Return the maximum error of `ahead` in seconds."""
         self.sample(bucket, self._age)
         return (self._high - self._low) / 2 + MARGIN
@@ -328,7 +328,7 @@ class BucketLines(SwapStore[dict[str, str]]):
             STALE_IS_WRITTEN if wrong else Check("conditional writes", "ok", "The server refused a stale write."),
         ]
 
-    def _writes(self, path: str, mode: Any) -> bool:
+    def _writes(self, path: str, mode: object) -> bool:
         try:
             self._ask(self._bucket.put, path, b"3", mode=mode, expects=STATES)
         except STATES:

@@ -20,7 +20,7 @@ from interlock.stores.files.line_file import give_turn
 from interlock.stores.files.slots import tail
 from interlock.stores.files.steps import FileSteps, PipeWaiter
 
-native: Any = None
+native = None
 """The compiled module; None if it is not installed, or INTERLOCK_PURE is set in the environment."""
 if not os.environ.get("INTERLOCK_PURE"):
     with suppress(ImportError):

@@ -124,7 +124,7 @@ class MysqlConnection:
         try:
             self._file.check()
             affected = self._cursor.execute(statement)
-            rows: Any = self._cursor.fetchall() if self._cursor.description else ()
+            rows = self._cursor.fetchall() if self._cursor.description else ()
         except (pymysql.MySQLError, OSError) as error:
             if isinstance(error.__context__, TimeoutError):
                 raise no_answer(self._where, self._timeout) from error

@@ -119,7 +119,7 @@ def arguments_in(url: SplitResult, given: Mapping[str, object], timeout: float) 
     return how
 
 
-def dialled(how: Mapping[str, object], where: str, password_may_leak: bool) -> Any:
+def dialled(how: Mapping[str, object], where: str, password_may_leak: bool) -> object:
     """Return a new connection of PyMySQL.
 
     Args:
@@ -201,7 +201,7 @@ def options_of(
     if not how["database"] and dial is None:
         raise InvalidArgument(f"{where}: the database is missing. Write mysql://user:password@host/database.")
 
-    def connect() -> Any:
+    def connect() -> object:
         return dialled(how if password is None else how | {"password": password()}, where, password_may_leak)
 
     return _options(where, dial or connect, given)
@@ -241,7 +241,7 @@ def options_of_engine(client: object) -> MysqlOptions:
     given = read_options(given_by(engine), _OWN_OPTIONS, where)
     known = set(inspect.signature(pymysql.connect).parameters) - {"cursorclass", "conv"}
 
-    def connect() -> Any:
+    def connect() -> object:
         said = {_NAMES.get(name, name): value for name, value in arguments_of(engine).items() if value is not None}
         wanted = {name: value for name, value in said.items() if name in known}
         return dialled(usual(options.timeout) | wanted, where, False)

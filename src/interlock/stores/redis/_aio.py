@@ -146,7 +146,7 @@ async def _dialled(family: int, where: Any) -> socket.socket:
     return sock
 
 
-async def read_reply(connection: Any, seconds: float) -> Any:
+async def read_reply(connection: Any, seconds: float) -> object:
     """Read a reply like `_threads`."""
     until = clock.now() + seconds
     reply = await connection.read_response(disable_decoding=True, timeout=seconds, disconnect_on_error=False)

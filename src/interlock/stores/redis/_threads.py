@@ -174,7 +174,7 @@ def _left(deadline: float) -> float:
     return left
 
 
-def read_reply(connection: Any, seconds: float) -> Any:
+def read_reply(connection: Any, seconds: float) -> object:
     """Return the next reply to a connection of redis-py or valkey-py.
 
     Raises:

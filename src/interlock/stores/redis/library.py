@@ -23,7 +23,9 @@ PROBES = 3  # unanswered keepalive probes before TCP ends a connection
 MOST_SECONDS = 32767  # the largest value that TCP accepts
 
 
-def maker(kind: Callable[..., Any], given: Mapping[str, Any], limit: float | None) -> Callable[[Address | str], Any]:
+def maker(
+    kind: Callable[..., object], given: Mapping[str, object], limit: float | None
+) -> Callable[[Address | str], object]:
     """Return a function that makes a connection to an address.
 
     Args:
@@ -33,7 +35,7 @@ def maker(kind: Callable[..., Any], given: Mapping[str, Any], limit: float | Non
     """
     arguments = {name: given[name] for name in given.keys() - OF_RESP3} | OWN_ARGUMENTS | {"socket_timeout": limit}
 
-    def make(address: Address | str) -> Any:
+    def make(address: Address | str) -> object:
         place = {} if isinstance(address, str) else dict(zip(("host", "port"), address, strict=True))
         return kind(**{**arguments, **{name: place[name] for name in place if name in arguments}})
 

@@ -76,7 +76,7 @@ class Tls:
     options: Mapping[str, Any]
 
     @cached_property
-    def context(self) -> Any:
+    def context(self) -> object:
         """The TLS context, with the files as they were at the first connection.
 
         Raises:
@@ -138,7 +138,7 @@ class Settings:
     connect_timeout: float = IO_TIMEOUT
     most: int = MAX_CONNECTIONS
     replicas: int = 0
-    make: Callable[[Address | str], Any] | None = None
+    make: Callable[[Address | str], object] | None = None
     remap: Callable[[Address], Address] | None = None
 
     def __repr__(self) -> str:

@@ -8,7 +8,6 @@ import random
 import socket
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any
 
 import httpx
 
@@ -129,7 +128,7 @@ class AsyncGateway:
         url = _url(f"{where}/v3/{path}")
         request = httpx.Request("POST", url, headers=headers, content=body, extensions={"timeout": limits})
         response = await self._transport.handle_async_request(request)
-        used: Any = response.extensions["network_stream"].get_extra_info("socket")
+        used = response.extensions["network_stream"].get_extra_info("socket")
         owner = used if isinstance(used, socket.socket) else None  # asyncio does not give its sockets away
         self._sockets[used.fileno()] = OwnedDescriptor(used.fileno(), owner)
         if self.closed:  # checked after the socket is recorded: `abort` shuts down only recorded sockets

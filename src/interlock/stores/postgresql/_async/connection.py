@@ -51,7 +51,7 @@ RETRY_PAUSE = 0.005  # seconds between two tries
 FULL_SOCKET = 0.001  # seconds until a full socket is tried again
 
 
-async def dialled(options: PostgresOptions, deadline: float) -> Any:
+async def dialled(options: PostgresOptions, deadline: float) -> object:
     """Return a new connection of psycopg, or of the program's own function.
 
     Raises:
@@ -120,7 +120,7 @@ class AsyncPgConnection:
 
     trust: object = None
 
-    def __init__(self, connection: Any, server: AsyncServer) -> None:
+    def __init__(self, connection: object, server: AsyncServer) -> None:
         self._server = server
         self._where = server.options.where
         self._begin(connection)

@@ -52,7 +52,7 @@ RETRY_PAUSE = 0.005  # seconds between two tries
 FULL_SOCKET = 0.001  # seconds until a full socket is tried again
 
 
-def dialled(options: PostgresOptions, deadline: float) -> Any:
+def dialled(options: PostgresOptions, deadline: float) -> object:
     """Return a new connection of psycopg, or of the program's own function.
 
     Raises:
@@ -121,7 +121,7 @@ class PgConnection:
 
     trust: object = None
 
-    def __init__(self, connection: Any, server: Server) -> None:
+    def __init__(self, connection: object, server: Server) -> None:
         self._server = server
         self._where = server.options.where
         self._begin(connection)

@@ -2,7 +2,7 @@
 """The queue on a Redis server, on the primary that Sentinel names, or on a cluster."""
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 from interlock.core.claims import SEPARATOR, Check, Claim, ClaimView, keys_of, namespace_of
 from interlock.core.errors import StoreError
@@ -87,7 +87,7 @@ class RedisQueue(ServerQueue[RedisCommand, Reply]):
         """List the keys with `prefix` that may have claims; by SCAN, in small steps."""
         found: set[str] = set()
         for node in self.nodes():
-            cursor: Any = b""
+            cursor = b""
             while cursor not in (b"0", 0):
                 command = pack("SCAN", cursor or b"0", "MATCH", pattern_of(prefix), "COUNT", "1000")
                 cursor, names = self._ask_twice(RedisCommand(command, node))
