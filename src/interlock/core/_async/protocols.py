@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from interlock.core.claims import Check, Claim, ClaimView
+from interlock.core.errors import Unsupported
 from interlock.core.queue import EnterResult, Granted, Held, Renewed, Wakeable
 
 
@@ -63,9 +64,11 @@ class AsyncQueue(Protocol):
 
     async def run_result(self, key: str) -> str | None:
         """Return the value of the record of a completed run; None without a record."""
+        raise Unsupported("This store does not keep records of completed runs.")
 
     async def delete_run_result(self, key: str) -> bool:
         """Delete the record of a completed run; return True if there was one."""
+        raise Unsupported("This store does not keep records of completed runs.")
 
     async def renew(self, claims: Sequence[Claim]) -> list[Renewed]:
         """Renew many leases in one request.
@@ -85,6 +88,7 @@ class AsyncQueue(Protocol):
             claim: its new id and lease; with the same id, only the lease changes.  The caller knows the deadline.
             detached: True if the claim outlives this process, on stores that notice the death of a process.
         """
+        raise Unsupported("This store does not support detached locks.")
 
     async def look(self, key: str) -> list[ClaimView]:
         """List the live claims of a key in order; without a name, of its whole namespace."""
@@ -101,12 +105,13 @@ class AsyncQueue(Protocol):
     def subscribe(self) -> AsyncWaiting:
         """Return a new waiter for a claim of the caller."""
 
-    def watch_doubts(self, verify: Callable[[str], bool]) -> None:
+    def watch_doubts(self, verify: Callable[[str], bool]) -> object:
         """Set the function to which the queue reports claims that may be gone.
 
         Args:
             verify: verifies the claim with this id, or "" for all; called from any thread.
         """
+        return None
 
     def node_of(self, claim: Claim) -> object:
         """Return the node of a claim, so that an unavailable node delays no other."""

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from interlock.core.claims import Check, Claim, ClaimView
+from interlock.core.errors import Unsupported
 from interlock.core.queue import EnterResult, Granted, Held, Renewed, Wakeable
 
 
@@ -64,9 +65,11 @@ class Queue(Protocol):
 
     def run_result(self, key: str) -> str | None:
         """Return the value of the record of a completed run; None without a record."""
+        raise Unsupported("This store does not keep records of completed runs.")
 
     def delete_run_result(self, key: str) -> bool:
         """Delete the record of a completed run; return True if there was one."""
+        raise Unsupported("This store does not keep records of completed runs.")
 
     def renew(self, claims: Sequence[Claim]) -> list[Renewed]:
         """Renew many leases in one request.
@@ -86,6 +89,7 @@ class Queue(Protocol):
             claim: its new id and lease; with the same id, only the lease changes.  The caller knows the deadline.
             detached: True if the claim outlives this process, on stores that notice the death of a process.
         """
+        raise Unsupported("This store does not support detached locks.")
 
     def look(self, key: str) -> list[ClaimView]:
         """List the live claims of a key in order; without a name, of its whole namespace."""
@@ -102,12 +106,13 @@ class Queue(Protocol):
     def subscribe(self) -> Waiting:
         """Return a new waiter for a claim of the caller."""
 
-    def watch_doubts(self, verify: Callable[[str], bool]) -> None:
+    def watch_doubts(self, verify: Callable[[str], bool]) -> object:
         """Set the function to which the queue reports claims that may be gone.
 
         Args:
             verify: verifies the claim with this id, or "" for all; called from any thread.
         """
+        return None
 
     def node_of(self, claim: Claim) -> object:
         """Return the node of a claim, so that an unavailable node delays no other."""

@@ -4,17 +4,15 @@ A release notifies the waiters of its own process only; waiters in other process
 """
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 from interlock.core._async.pending import NEIGHBOUR_PAUSE, AsyncPending, AsyncRecords
 from interlock.core._async.protocols import AsyncQueue, AsyncWaiting
 from interlock.core.claims import Check, Claim, ClaimView
-from interlock.core.errors import Unsupported
-from interlock.core.queue import EnterResult, Held, Renewed, Wakeable
+from interlock.core.queue import EnterResult, Renewed, Wakeable
 from interlock.runtime import _aio as rt
 
-NO_STEP = "This store changes one record at a time, so it supports neither detached locks nor records of runs."
 JITTER = 0.5  # a waiter polls after a random part of `poll_after`, at least this one
 
 
@@ -80,18 +78,6 @@ class AsyncRecordQueue(AsyncQueue):
 
     async def renew(self, claims: Sequence[Claim]) -> list[Renewed]:
         return list(await self._records.renew(claims))
-
-    async def adopt(self, key: str, id: str, claim: Claim, detached: bool = False) -> Held | None:
-        raise Unsupported(NO_STEP)
-
-    async def run_result(self, key: str) -> str | None:
-        raise Unsupported(NO_STEP)
-
-    async def delete_run_result(self, key: str) -> bool:
-        raise Unsupported(NO_STEP)
-
-    def watch_doubts(self, verify: Callable[[str], bool]) -> None:
-        """Do nothing: each answer comes from the records."""
 
     async def look(self, key: str) -> list[ClaimView]:
         return list(await self._records.look(key))

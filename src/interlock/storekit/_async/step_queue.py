@@ -1,7 +1,7 @@
 """The queue of a store that performs each step on a line atomically; `core.line` decides."""
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from interlock.core._async.protocols import AsyncQueue, AsyncWaiting
@@ -129,9 +129,6 @@ class AsyncStepQueue(AsyncQueue):
 
     def subscribe(self) -> AsyncWaiting:
         return rt.AsyncWaiter()
-
-    def watch_doubts(self, verify: Callable[[str], bool]) -> None:
-        """Do nothing: after an atomic step no claim is unverified."""
 
     def close_idle(self) -> object:
         return self._steps.close_idle()

@@ -5,17 +5,15 @@ A release notifies the waiters of its own process only; waiters in other process
 """
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 from interlock.core._sync.pending import NEIGHBOUR_PAUSE, Pending, Records
 from interlock.core._sync.protocols import Queue, Waiting
 from interlock.core.claims import Check, Claim, ClaimView
-from interlock.core.errors import Unsupported
-from interlock.core.queue import EnterResult, Held, Renewed, Wakeable
+from interlock.core.queue import EnterResult, Renewed, Wakeable
 from interlock.runtime import _threads as rt
 
-NO_STEP = "This store changes one record at a time, so it supports neither detached locks nor records of runs."
 JITTER = 0.5  # a waiter polls after a random part of `poll_after`, at least this one
 
 
@@ -81,18 +79,6 @@ class RecordQueue(Queue):
 
     def renew(self, claims: Sequence[Claim]) -> list[Renewed]:
         return list(self._records.renew(claims))
-
-    def adopt(self, key: str, id: str, claim: Claim, detached: bool = False) -> Held | None:
-        raise Unsupported(NO_STEP)
-
-    def run_result(self, key: str) -> str | None:
-        raise Unsupported(NO_STEP)
-
-    def delete_run_result(self, key: str) -> bool:
-        raise Unsupported(NO_STEP)
-
-    def watch_doubts(self, verify: Callable[[str], bool]) -> None:
-        """Do nothing: each answer comes from the records."""
 
     def look(self, key: str) -> list[ClaimView]:
         return list(self._records.look(key))

@@ -2,7 +2,7 @@
 """The queue of a store that performs each step on a line atomically; `core.line` decides."""
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from interlock.core._sync.protocols import Queue, Waiting
@@ -130,9 +130,6 @@ class StepQueue(Queue):
 
     def subscribe(self) -> Waiting:
         return rt.Waiter()
-
-    def watch_doubts(self, verify: Callable[[str], bool]) -> None:
-        """Do nothing: after an atomic step no claim is unverified."""
 
     def close_idle(self) -> object:
         return self._steps.close_idle()

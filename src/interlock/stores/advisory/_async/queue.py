@@ -39,7 +39,6 @@ ALL_SESSIONS_IN_USE = (
     "This process has {} sessions with the database already, one for each lock that it holds or waits for. Release "
     "some locks, or raise ?max_sessions=."
 )
-NO_RECORDS = "Advisory locks keep no records of completed runs."
 NOT_RENEWED = StoreError("The session did not reply in time.")
 
 
@@ -309,12 +308,6 @@ class AsyncAdvisoryQueue(AsyncQueue):
 
     async def adopt(self, key: str, id: str, claim: Claim, detached: bool = False) -> Held | None:
         raise Unsupported("Advisory locks end with their sessions and cannot be handed over.")
-
-    async def run_result(self, key: str) -> str | None:
-        raise Unsupported(NO_RECORDS)
-
-    async def delete_run_result(self, key: str) -> bool:
-        raise Unsupported(NO_RECORDS)
 
     # -- from outside -----------------------------------------------------------------------------------
 

@@ -40,7 +40,6 @@ ALL_SESSIONS_IN_USE = (
     "This process has {} sessions with the database already, one for each lock that it holds or waits for. Release "
     "some locks, or raise ?max_sessions=."
 )
-NO_RECORDS = "Advisory locks keep no records of completed runs."
 NOT_RENEWED = StoreError("The session did not reply in time.")
 
 
@@ -304,12 +303,6 @@ class AdvisoryQueue(Queue):
 
     def adopt(self, key: str, id: str, claim: Claim, detached: bool = False) -> Held | None:
         raise Unsupported("Advisory locks end with their sessions and cannot be handed over.")
-
-    def run_result(self, key: str) -> str | None:
-        raise Unsupported(NO_RECORDS)
-
-    def delete_run_result(self, key: str) -> bool:
-        raise Unsupported(NO_RECORDS)
 
     # -- from outside -----------------------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
 """The queue of etcd: claims are keys, and their order of creation decides."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 from interlock.core._async.protocols import AsyncQueue, AsyncWaiting
@@ -53,9 +53,6 @@ class AsyncEtcdQueue(AsyncQueue):
     def subscribe(self) -> AsyncWaiting:
         """Return a waiter for the caller."""
         return rt.AsyncWaiter()
-
-    def watch_doubts(self, verify: Callable[[str], bool]) -> None:
-        """Do nothing: the lease of a claim ends where the claim is, in etcd."""
 
     async def enter(
         self, claim: Claim, waiter: Wakeable | None, may_queue: bool, already_queued: bool

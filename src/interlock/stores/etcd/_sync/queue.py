@@ -2,7 +2,7 @@
 """The queue of etcd: claims are keys, and their order of creation decides."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 from interlock.core._sync.protocols import Queue, Waiting
@@ -54,9 +54,6 @@ class EtcdQueue(Queue):
     def subscribe(self) -> Waiting:
         """Return a waiter for the caller."""
         return rt.Waiter()
-
-    def watch_doubts(self, verify: Callable[[str], bool]) -> None:
-        """Do nothing: the lease of a claim ends where the claim is, in etcd."""
 
     def enter(
         self, claim: Claim, waiter: Wakeable | None, may_queue: bool, already_queued: bool
