@@ -7,6 +7,7 @@ import pytest
 
 from interlock.core._async.pending import Judgement, evaluate
 from interlock.core.claims import PENDING, QUEUED, SEPARATOR, USING, WRITER_UNITS, Claim, LockSpec
+from interlock.core.errors import Unsupported
 from interlock.core.queue import PendingRecord
 from interlock.storekit._async.record_queue import AsyncRecordQueue
 from tests.support.memory_records import MemoryRecords, RecordsOfTasks
@@ -70,3 +71,10 @@ JUDGED = [
 @pytest.mark.parametrize(("records", "judgement"), JUDGED)
 def test_what_a_claim_may_do_follows_from_one_look(records: Any, judgement: Judgement) -> None:
     assert evaluate(b"me".decode(), records) == judgement  # ids that were read are equal, and not the same object
+
+
+def test_a_queue_on_records_refuses_runs_and_detached_locks() -> None:
+    line = AsyncRecordQueue(RecordsOfTasks(MemoryRecords()))
+    for step in (line.run_result("key"), line.delete_run_result("key"), line.adopt("key", "id", ME)):
+        with pytest.raises(Unsupported):
+            asyncio.run(step)
