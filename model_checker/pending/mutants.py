@@ -93,7 +93,7 @@ MUTANTS: tuple[Mutant, ...] = (
 """,
             """                raised = await records.update(claim, PENDING)
                 fence = await records.promote(claim)
-                return GONE if fence is None else EnterResult("using", fence)
+                return CLAIM_GONE if fence is None else EnterResult("using", fence)
 """,
         ),
     ),

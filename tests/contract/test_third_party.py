@@ -89,6 +89,20 @@ def test_a_store_without_features_says_so_and_skips_their_tests(package: Path) -
         sys.modules.pop("toy_store", None)
 
 
+def test_a_forked_child_owns_nothing_of_the_store_of_its_parent(package: Path) -> None:
+    program = """
+import os, interlock
+held = interlock.connect("toy://shelf").lock("book").acquire()
+child = os.fork()
+if child == 0:
+    own = interlock.connect("toy://shelf").lock("book").acquire(timeout=5)
+    os._exit(0 if own is not None and held.lost else 1)
+assert os.waitpid(child, 0)[1] == 0 and held.held
+held.release()
+"""
+    subprocess.run([sys.executable, "-c", program], cwd=package, timeout=60, check=True)
+
+
 def test_a_store_without_a_method_is_refused_when_it_is_made(package: Path) -> None:
     """By Python, which names the method; mypy does the same before the program runs."""
     change(package / "toy_store.py", "def doctor", "def doctr")
