@@ -1,12 +1,10 @@
 """The third-party store of docs/howto: its entry point, types and errors; its contract is a row of the table."""
 
 import asyncio
-import importlib
 import re
 import subprocess
 import sys
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import pytest
 
@@ -79,14 +77,16 @@ def test_a_store_without_features_says_so_and_skips_their_tests(package: Path) -
     said = run_pytest(package, "-q", "-rs", "-k", "first_wins or wakes_the_waiter or first_completed or slots")
     assert re.search(r"\d passed, \d+ skipped", said), said
     assert "failed" not in said
-    sys.path.insert(0, str(package))
-    try:
-        store = importlib.import_module("toy_store").ToyStore
-        with interlock.Locks(store.from_url(urlsplit("toy://x"))) as locks, pytest.raises(interlock.Unsupported):
-            locks.once("job", keep=60)
-    finally:
-        sys.path.remove(str(package))
-        sys.modules.pop("toy_store", None)
+    program = """
+import interlock
+try:
+    interlock.connect("toy://shelf").once("job", keep=60)
+except interlock.Unsupported as error:
+    assert error.feature == "once"
+else:
+    raise SystemExit("it was not refused")
+"""
+    subprocess.run([sys.executable, "-c", program], cwd=package, timeout=60, check=True)
 
 
 def test_a_forked_child_owns_nothing_of_the_store_of_its_parent(package: Path) -> None:
