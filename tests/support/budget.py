@@ -53,39 +53,39 @@ def src(*names: str) -> tuple[str, ...]:
 
 
 PARTS = (
-    Part("core", 930, 802, src("core")),
-    Part("runtime", 380, 427, src("runtime")),
-    Part("drivers", 150, 0, src("drivers")),
-    Part("storekit", 950, 0, src("storekit")),
-    Part("client", 1300, 1225, src("client")),
-    Part("patterns", 400, 0, src("patterns")),
-    Part("api", 400, 0, src("api")),
-    Part("memory", 110, 57, src("stores/memory.py", "stores/memory")),
-    Part("files", 1150, 1138, src("stores/files")),
+    Part("core", 930, 886, src("core")),
+    Part("runtime", 380, 731, src("runtime")),
+    Part("drivers", 150, 80, src("drivers")),
+    Part("storekit", 950, 975, src("storekit")),
+    Part("client", 1300, 1146, src("client")),
+    Part("patterns", 400, 282, src("patterns")),
+    Part("api", 400, 229, src("api")),
+    Part("memory", 110, 61, src("stores/memory.py", "stores/memory")),
+    Part("files", 1150, 1199, src("stores/files")),
     Part("files, lines of C", 450, 448, src("stores/files"), ".c"),
-    Part("sqlite", 330, 321, src("stores/sqlite", "stores/sqlite.py")),
-    Part("etcd", 540, 523, src("stores/etcd")),
-    Part("bucket", 400, 285, src("stores/bucket")),
-    Part("mysql", 400, 286, src("stores/mysql", "stores/mysql.py")),
-    Part("postgresql", 490, 478, src("stores/postgresql")),
-    Part("redis", 1350, 1249, src("stores/redis", "_redis")),
-    Part("advisory", 650, 625, src("stores/advisory", "stores/advisory.py")),
-    Part("django", 2500, 2346, src("django")),
-    Part("cli", 1000, 882, src("cli")),
-    Part("keylock", 470, 433, src("keylock")),
+    Part("sqlite", 330, 326, src("stores/sqlite", "stores/sqlite.py")),
+    Part("etcd", 540, 531, src("stores/etcd")),
+    Part("bucket", 400, 295, src("stores/bucket")),
+    Part("mysql", 400, 294, src("stores/mysql", "stores/mysql.py")),
+    Part("postgresql", 490, 483, src("stores/postgresql")),
+    Part("redis", 1350, 1256, src("stores/redis", "_redis")),
+    Part("advisory", 650, 645, src("stores/advisory", "stores/advisory.py")),
+    Part("django", 2500, 2476, src("django")),
+    Part("cli", 1000, 994, src("cli")),
+    Part("keylock", 470, 457, src("keylock")),
     Part("optimistic", 690, 651, src("optimistic")),
-    Part("the rest", 200, 181, ()),
-    Part(WHOLE, 14240, 13523, src("")),
-    Part("src/testing", 3000, 2980, src("testing")),
-    Part("model_checker", 2500, 2499, ("model_checker",)),
-    Part("tests", 22000, 21541, ("tests",)),
+    Part("the rest", 200, 198, ()),
+    Part(WHOLE, 13685, 14195, src("")),
+    Part("src/testing", 3000, 3435, src("testing")),
+    Part("model_checker", 2500, 2630, ("model_checker",)),
+    Part("tests", 22000, 24211, ("tests",)),
     Part("bench", 1600, 1596, ("bench",)),
 )
 
 LATER, WITHOUT_LATER = ("patterns", "etcd", "bucket"), 12500
 """The parts of later issues, which come on top of the budget, and what all others may have together in the end."""
 
-MODULES = Part("written modules", 170, 167, src(""))
+MODULES = Part("written modules", 170, 181, src(""))
 """All of `src` without testing, including the files in other rows."""
 
 ANY_LIMIT = 22.0

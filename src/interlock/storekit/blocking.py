@@ -2,7 +2,6 @@
 
 import contextlib
 import threading
-from abc import abstractmethod
 from collections.abc import Iterator
 
 from interlock.core._async.protocols import AsyncQueue
@@ -50,9 +49,9 @@ class Section:
 class BlockingStore(Store):
     """A store of plain calls; a subclass implements `steps`."""
 
-    @abstractmethod
     def steps(self) -> StepStore:
         """Return the step store of one queue."""
+        raise NotImplementedError
 
     def queue(self) -> StepQueue:
         """Return a queue for threads."""
