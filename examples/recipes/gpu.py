@@ -1,9 +1,10 @@
-"""joblib and torch: each job has a GPU to itself, beside other users of the machine.
+"""joblib and torch: each job has a GPU to itself; other programs can share the GPUs.
 
     GPUS=0,1 python -m examples.recipes.gpu python examples/recipes/train.py
 
-CUDA reads CUDA_VISIBLE_DEVICES once in a process, and the workers of joblib live on: so each job is a process of its
-own.  A worker that kept its GPU instead would let two such programs wait for each other for ever.
+CUDA reads CUDA_VISIBLE_DEVICES once per process, and joblib reuses its workers.  Therefore each job runs in a new
+process, and releases its GPU at the end.  If workers kept their GPUs, two such programs could wait for each other
+forever.
 """
 
 import os
@@ -27,7 +28,7 @@ def train(gpu: interlock.Lock, command: list[str], seed: int) -> str:
 
 
 def main(command: list[str], jobs: int = 6) -> list[str]:
-    """Run jobs with more workers than there are GPUs: others may use them meanwhile."""
+    """Run jobs with one worker more than there are GPUs, so that a job is always ready when a GPU is released."""
     gpu = interlock.connect().one_of("gpu", GPUS)  # pickled by URL and settings; in the worker it is the same lock
     return joblib.Parallel(n_jobs=len(GPUS) + 1)(joblib.delayed(train)(gpu, command, seed) for seed in range(jobs))
 

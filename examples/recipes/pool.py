@@ -15,14 +15,14 @@ import interlock
 
 
 def add(lock: interlock.Lock, table: Path, times: int) -> None:
-    """Read, add one, write: what loses updates if two do it at once."""
+    """Read the number, add one and write it; without the lock, two processes at once would lose updates."""
     for _ in range(times):
         with lock:
             table.write_text(str(int(table.read_text()) + 1))
 
 
 def main(folder: Path, times: int = 50) -> int:
-    """Count in four processes of each kind; return what the table says at the end."""
+    """Count in four processes of each kind; return the number in the table at the end."""
     table = folder / "table"
     table.write_text("0")
     with interlock.connect((folder / "locks").as_uri()) as locks:
