@@ -65,7 +65,7 @@ def test_nobody_gets_in_while_a_daemon_thread_still_works(
         assert ending.poll() is None, "it has ended too early for this test"
         status, _, told = ending.ended()
     assert status == 0
-    assert ("1 lock(s) of daemon threads" in told) == (not place.frees_at_death)
+    assert ("1 lock(s) were not released" in told) == (not place.frees_at_death)
     assert locks.lock("book").acquire(timeout=SOON) is not None
 
 

@@ -426,8 +426,8 @@ class Client(BaseClient):
                 log.warn("Could not release at exit; the leases will expire: %s", error)
             if at_work:
                 log.warn(
-                    "%d lock(s) of daemon threads still at work at exit (%s) stay until their leases expire. Stop "
-                    "these threads before the program ends.",
+                    "%d lock(s) were not released, because their daemon threads (%s) were still running at exit. "
+                    "Their leases will expire.",
                     len(at_work),
                     ", ".join(shown_text(grant._owner.get_name()) for grant in at_work),
                 )
