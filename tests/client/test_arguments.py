@@ -113,9 +113,9 @@ def test_the_with_of_the_other_colour_says_which_one_to_use(world: ContractWorld
             raise AssertionError("it was entered")
 
     if world.sync_or_async == "threads":
-        refuses(lambda: asyncio.run(task()), "use `with`")
+        refuses(lambda: asyncio.run(task()), "Use `with`")
     else:
-        refuses(work, "use `async with`")
+        refuses(work, "Use `async with`")
     assert world.nothing_left()
 
 

@@ -25,7 +25,7 @@ class AsyncKeyLock(AsyncOneKey):
     each waits at most 5 s for the reply to a sent request.
 
     Args:
-        client: a sync or asyncio client of redis-py or valkey-py, also of a Cluster.
+        client: a sync or async client of redis-py or valkey-py, also of a Cluster.
         key: the key.
         ttl: lease in seconds unless `renew` is called; None for no end.
         timeout: maximum wait of `acquire` and `with` in seconds, None for no limit, 0 for one try; by default
@@ -221,7 +221,7 @@ class AsyncIdentityLock(AsyncOneKey):
     identity, because the lock cannot distinguish two owners with the same identity.
 
     Args:
-        client: a sync or asyncio client of redis-py or valkey-py.
+        client: a sync or async client of redis-py or valkey-py.
         key: the key.
 
     Raises:
