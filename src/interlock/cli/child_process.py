@@ -205,7 +205,7 @@ def in_foreground() -> bool:
 
 
 PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
-FIRST_HIGH, HIGH = 100, 10  # scripts use low numbers; HIGH is for a low `ulimit -n`
+FIRST_HIGH, HIGH = 100, 10  # file descriptors: scripts use low ones; start at HIGH if `ulimit -n` is low
 SHELL = "/bin/sh"
 
 

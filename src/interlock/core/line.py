@@ -135,9 +135,9 @@ class StepResult(NamedTuple):
 
 
 Transition: TypeAlias = Callable[Concatenate[Line, StoreTime, ...], StepResult]
+"""A step; its arguments are the line, the store's time, and its own arguments."""
 StepNow: TypeAlias = Callable[Concatenate[str, Transition, ...], StepResult | None]
 """Performs a step of a key immediately; None if the line is busy."""
-"""A step; its arguments are the line, the store's time, and its own arguments."""
 
 
 def live(line: Line, clock: StoreTime) -> tuple[QueuedClaim, ...]:

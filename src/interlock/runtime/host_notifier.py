@@ -151,7 +151,7 @@ class Neighbours(Notifier):
         """Notify waiters of a message.
 
         A fence is accepted only from senders that could write it into the store: processes of this user, and root, as
-        the kernel reports.  From others a message only means that the claim should poll.
+        the kernel reports.  A message from any other sender only makes the waiter poll.
         """
         senders = {_UCRED.unpack(data)[1] for _, kind, data in about if kind == socket.SCM_CREDENTIALS}
         believed = senders in ({os.geteuid()}, {0}) and _SOMEBODY not in senders

@@ -111,7 +111,7 @@ class OwnedDescriptor:
             ConnectionResetError: it is another file.
         """
         if not self.is_ours():
-            raise ConnectionResetError("the program has closed its descriptor")
+            raise ConnectionResetError("The program closed a file descriptor that interlock owns.")
 
     def shut_down(self) -> None:
         """End a connection from any thread, and wake its waiting thread; its owner closes it.

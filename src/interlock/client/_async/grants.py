@@ -121,7 +121,8 @@ class AsyncGrant(_AsyncBody, BaseGrant):
             LockLost, NotHeld: the lock is not held.
             StoreError: the store could not be asked; Unsupported: the store does not support detached locks.
         """
-        from interlock.client.tokens import written  # loads json; before the claim has its new id
+        # Imported here because it loads json; before the id changes, so that a failed import leaves the lock held.
+        from interlock.client.tokens import written
 
         client = self._client
         client.need("detach")

@@ -69,9 +69,9 @@ class AsyncLockable(rt.AsyncWrongWith, Same, Generic[G]):
                 such as an event, which is polled every 0.1 s.  The call then returns None.
 
         Returns:
-            The grant, also for `async with`; None if the lock could not be acquired.  The lock is held while the
-            grant or this lock object lives; if both are collected before a release, the lease expires and a
-            ResourceWarning is issued.
+            The grant, which can be used with `async with`; None if the lock could not be acquired.  The lock is held
+            while the grant or this lock object lives; if both are collected before a release, the lease expires and
+            a ResourceWarning is issued.
 
         Raises:
             InvalidArgument: the arguments contradict each other or are out of range.

@@ -70,9 +70,9 @@ class Lockable(rt.WrongWith, Same, Generic[G]):
                 such as an event, which is polled every 0.1 s.  The call then returns None.
 
         Returns:
-            The grant, also for `with`; None if the lock could not be acquired.  The lock is held while the
-            grant or this lock object lives; if both are collected before a release, the lease expires and a
-            ResourceWarning is issued.
+            The grant, which can be used with `with`; None if the lock could not be acquired.  The lock is held
+            while the grant or this lock object lives; if both are collected before a release, the lease expires and
+            a ResourceWarning is issued.
 
         Raises:
             InvalidArgument: the arguments contradict each other or are out of range.

@@ -4,8 +4,8 @@ The lease of a claim counts from *before* the request that created or renewed it
 clock; the store counts it from the arrival.  So a claim whose own deadline has not passed has not expired in the
 store either, whatever the two clocks show.
 
-The runtime (sleep, wait, clock) is an argument, because the model checker passes its own.  Times are compared only
-by `rt.before`, and the state is only in locals and slots, so that the checker sees all of it.
+The runtime (`fresh_id`, `sleep`, `before`, `time_by`) is an argument, because the model checker passes its own.
+Times are compared only by `rt.before`, and the state is only in locals and slots, so that the checker sees all of it.
 """
 
 from typing import cast
@@ -26,7 +26,7 @@ from interlock.core.renewal import RENEW_AFTER
 
 MOST_PAUSE = 0.02  # seconds that are added before a busy store is polled again
 UNHEARD = BUSY._replace(state="indeterminate")  # no reply came: the store is asked again immediately
-LOST_REPLIES = 3  # retries after lost replies in a row; then the caller is notified
+LOST_REPLIES = 3  # retries after lost replies in a row; then `acquire` raises UnknownOutcome
 
 
 async def acquire(rt: AsyncRuntime, queue: AsyncQueue, call: AcquireCall[AsyncWaiting]) -> Held | None:

@@ -74,9 +74,8 @@ class AsyncQueue(Protocol):
         """Renew many leases in one request.
 
         Returns:
-            For each claim: gone, renewed, or renewed and wanted; a StoreError as a value if only this claim could
-                not be
-            asked.  A raised error applies to all claims.
+            For each claim: gone, renewed, or renewed and wanted; a StoreError as a value if the request failed only
+            for this claim.  A raised error applies to all claims.
         """
 
     async def adopt(self, key: str, id: str, claim: Claim, detached: bool = False) -> Held | None:

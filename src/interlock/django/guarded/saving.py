@@ -123,7 +123,8 @@ def locked_values(
     if connection.features.has_select_for_update:
         rows = rows.select_for_update()
     elif locks:
-        # SQLite: an UPDATE locks the whole database, and waits for that; after a SELECT it would fail instead.
+        # On SQLite start with an UPDATE: it waits for the database lock. An UPDATE after a SELECT fails instead of
+        # waiting.
         meta = rows.model._meta
         keys = key_fields(meta)
         idle = keys if len(keys) == 1 else [each for each in meta.local_concrete_fields if each not in keys][:1]
@@ -186,7 +187,7 @@ class TableSave:
         Args:
             base: a query set of the table's rows, which only this call uses.
             triples: all fields of the save, with the values that their `pre_save` returned.
-            update: writes some of them to the row of a query set derived from `base`.
+            update: function that writes some of the triples to the row selected by a query set derived from `base`.
             returning: the list of fields to return, as Django 6.0 and later pass it; None if `update` must be called
                 instead of sending an UPDATE directly.
 

@@ -1,4 +1,4 @@
-"""Detached holds: attach, renew or release the claim of a token."""
+"""Detached locks: attach, renew or release one by its token."""
 
 from interlock.client._async.client import AsyncClient
 from interlock.client._async.grants import AsyncGrant

@@ -1,5 +1,5 @@
 # Generated from _async/detach.py by tools/unasync.py; change that one.
-"""Detached holds: attach, renew or release the claim of a token."""
+"""Detached locks: attach, renew or release one by its token."""
 
 from interlock.client._sync.client import Client
 from interlock.client._sync.grants import Grant

@@ -280,7 +280,8 @@ class StepQueue(Queue):
 def pause_before_look(poll_after: float, look_in: int, places: int = 0) -> float:
     """Return the seconds until a waiter polls again, unless it is notified before.
 
-    A poll reads the whole line, so all waiters of one line together poll at most `LOOKS` times per second.
+    A poll reads the whole line, so all waiters of one line together poll at most `POLLS_PER_SECOND` times per
+    second.
 
     Args:
         poll_after: the shortest pause in seconds, unless a lease ends earlier.

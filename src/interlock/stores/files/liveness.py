@@ -44,7 +44,7 @@ from interlock.stores.files.opening import (
 )
 
 MOST_IDLE_PIPES = 64
-SWEEP_THRESHOLD = 16  # wake-up pipes; at more than that, and at each doubling, pipes without a waiter are removed
+SWEEP_THRESHOLD = 16  # with more wake-up pipes, and at each doubling, pipes without a waiter are removed
 MAX_OPEN_PIPES = 128
 MAX_PIPE_NUMBER = 999_999  # six digits, as many as a slot has room for
 PIPE_ATTEMPTS = 50

@@ -35,7 +35,7 @@ SESSION_STATEMENT = (
     "SET SESSION autocommit = 1, sql_mode = '', time_zone = '+00:00', timestamp = DEFAULT, "
     "innodb_lock_wait_timeout = 1, lock_wait_timeout = 1"
 )
-NO_LIMIT = ", max_statement_time = 0"  # MariaDB's; MySQL's is for SELECT only
+NO_LIMIT = ", max_statement_time = 0"  # MariaDB only: MySQL's equivalent limits only SELECT
 # Not read committed: a server whose binary log has the statement format refuses writes at that level.
 LEVEL = "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ WRITE"
 
