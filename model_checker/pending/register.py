@@ -75,7 +75,7 @@ class ModelRecords:
 
 
 class RecordQueue:
-    """`stores._async.record_queue` without its waiters.
+    """`storekit._async.record_queue` without its waiters.
 
     Args:
         protocol: the protocol on records.

@@ -32,7 +32,10 @@ from tools.unasync import HEADER, threads_of
 USUAL = (
     "src/interlock/core/",
     "src/interlock/client/",
-    "src/interlock/stores/_async/",
+    "src/interlock/patterns/",
+    "src/interlock/api/",
+    "src/interlock/storekit/_async/step_queue",
+    "src/interlock/storekit/_async/record_queue",
     "src/interlock/stores/memory",
 )
 WANTED = 0.88

@@ -37,7 +37,7 @@ class Spied:
 def waits_long(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a wait for a row take up to 20 s, so that it does not end early on a busy machine."""
     longer = lines.SESSION_STATEMENT.replace("innodb_lock_wait_timeout = 1", "innodb_lock_wait_timeout = 20")
-    monkeypatch.setattr(lines, "SET", longer)
+    monkeypatch.setattr(lines, "SESSION_STATEMENT", longer)
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from interlock.testing.other_process import Remote
 from interlock.testing.waiting import eventually
 
 Start = Callable[[], Remote]
-NO_LOOK = "from interlock.storekit import compare_and_swap; compare_and_swap.POLL_INTERVAL = 600.0"
+NO_LOOK = "from interlock.storekit import compare_and_swap; compare_and_swap.SwapStore.poll_after = 600.0"
 WAIT = "with locks.lock('a', ttl=600) as held: result = held.fence"
 WAIT_AS_TASK = """
 import asyncio
@@ -90,7 +90,7 @@ def test_a_waiter_whose_loop_has_ended_is_told_in_the_next_one(
         await tasks.close()
 
     other = remote()
-    monkeypatch.setattr("interlock.storekit.compare_and_swap.POLL_INTERVAL", 600.0)
+    monkeypatch.setattr("interlock.storekit.compare_and_swap.SwapStore.poll_after", 600.0)
     other.do("grant = locks.lock('a').acquire()")
     tasks = interlock.aconnect(url)
     asyncio.run(refused(tasks))

@@ -8,7 +8,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from interlock.core.claims import Claim, LockSpec
+from interlock.core.claims import Check, Claim, ClaimView, LockSpec
 from interlock.core.errors import StoreError, UnknownOutcome
 from interlock.core.failures import ConnectionEnded, Denied, NoAnswer, NoRoom, Refused, Unreachable
 from interlock.core.line import RENEWAL_GONE, RENEWAL_WANTED
@@ -25,6 +25,19 @@ from tests.support.fake_connections import FailingPool, SilentSubscription
 CLAIM = Claim("some", LockSpec("\0name"))
 
 
+class PlainQueue(ServerQueue[str, None]):
+    """A queue on a server, without what these tests do not call."""
+
+    def look(self, key: str) -> list[ClaimView]:
+        return []
+
+    def namespaces(self) -> list[str]:
+        return []
+
+    def doctor(self) -> list[Check]:
+        return []
+
+
 def queue_that_meets(*errors: StoreError) -> tuple[Any, list[str]]:
     """Return a queue whose requests meet these errors, one after the other, and the list of its requests."""
     wire: Any = SimpleNamespace(
@@ -34,7 +47,7 @@ def queue_that_meets(*errors: StoreError) -> tuple[Any, list[str]]:
         entered=lambda reply: EnterResult("using", 1),
     )
     pool = FailingPool(*errors)
-    return ServerQueue[str, None](wire, pool, Mock(), "channel"), pool.asked
+    return PlainQueue(wire, pool, Mock(), "channel"), pool.asked
 
 
 @pytest.mark.parametrize("error", [Refused("no"), NoRoom("full"), Unreachable("away"), Denied("wrong password")])
@@ -71,7 +84,7 @@ def test_a_holder_that_waits_on_the_server_is_gone() -> None:
         renew=lambda claims, before: "",
         renewed=lambda claims, reply: [WAITS for _ in claims],
     )
-    queue = ServerQueue[str, None](wire, FailingPool(), Mock(), "channel")
+    queue = PlainQueue(wire, FailingPool(), Mock(), "channel")
     queue.enter(CLAIM, None, False, False)
     assert queue.renew([CLAIM, CLAIM._replace(id="another")]) == [RENEWAL_GONE, RENEWAL_WANTED]
 

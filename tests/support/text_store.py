@@ -13,7 +13,7 @@ from interlock.storekit.compare_and_swap import SLACK, SwapSteps, SwapStore
 
 
 class Texts(SwapStore[int]):
-    """Texts in a dictionary: `stores.swap.SwapStore`.
+    """Texts in a dictionary: a `SwapStore`.
 
     Args:
         clock: the store's time of day, in seconds.

@@ -177,7 +177,7 @@ def translated(error: Exception, command: str, key: object) -> StoreError | None
         network.
     """
     signs, text = names_of(error), str(error)
-    what = f"{command} on key {key!r} failed:  {text or type(error).__name__}"
+    what = f"{command} on key {key!r} failed: {text.rstrip('.') or type(error).__name__}"
     code = code_of(error) if signs & _CLIENTS else ""
     signs |= {given_code(error), code}
     for sign, part, kind, advice in _MEANINGS:

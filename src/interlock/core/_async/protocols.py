@@ -3,6 +3,7 @@
 A class that implements one of these protocols is a subclass, so that the type checker names a missing method.
 """
 
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
@@ -40,6 +41,7 @@ class AsyncWaiting(Wakeable, Protocol):
 class AsyncQueue(Protocol):
     """A store's queue in one process or event loop: pending -> using -> gone per name."""
 
+    @abstractmethod
     async def enter(
         self, claim: Claim, waiter: Wakeable | None, may_queue: bool, already_queued: bool
     ) -> EnterResult:
@@ -52,6 +54,7 @@ class AsyncQueue(Protocol):
             already_queued: True if the claim is known to be in the line; if it is not found, it is gone.
         """
 
+    @abstractmethod
     async def leave(self, claim: Claim, keep_for: float = 0.0, stored_result: str = "") -> bool:
         """Remove the claim and hand over; return True if this call removed it.
 
@@ -70,6 +73,7 @@ class AsyncQueue(Protocol):
         """Delete the record of a completed run; return True if there was one."""
         raise Unsupported("This store does not keep records of completed runs.")
 
+    @abstractmethod
     async def renew(self, claims: Sequence[Claim]) -> list[Renewed]:
         """Renew many leases in one request.
 
@@ -89,18 +93,23 @@ class AsyncQueue(Protocol):
         """
         raise Unsupported("This store does not support detached locks.")
 
+    @abstractmethod
     async def look(self, key: str) -> list[ClaimView]:
         """List the live claims of a key in order; without a name, of its whole namespace."""
 
+    @abstractmethod
     async def evict(self, key: str, id: str | None) -> int:
         """Remove one claim or all claims of a key; return their number."""
 
+    @abstractmethod
     async def namespaces(self) -> list[str]:
         """List the namespaces that have a holder or a waiter."""
 
+    @abstractmethod
     async def doctor(self) -> list[Check]:
         """Check whether the store keeps its guarantees."""
 
+    @abstractmethod
     def subscribe(self) -> AsyncWaiting:
         """Return a new waiter for a claim of the caller."""
 
@@ -124,8 +133,10 @@ class AsyncQueue(Protocol):
         """Close idle connections, because no lock was held for a while."""
         return None
 
+    @abstractmethod
     async def aclose(self) -> None:
         """Close all connections."""
 
+    @abstractmethod
     def abort(self) -> None:
         """Close all connections without waiting: the loop has ended, or the client drops them."""

@@ -4,6 +4,7 @@
 A class that implements one of these protocols is a subclass, so that the type checker names a missing method.
 """
 
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
@@ -41,6 +42,7 @@ class Waiting(Wakeable, Protocol):
 class Queue(Protocol):
     """A store's queue in one process: pending -> using -> gone per name."""
 
+    @abstractmethod
     def enter(
         self, claim: Claim, waiter: Wakeable | None, may_queue: bool, already_queued: bool
     ) -> EnterResult:
@@ -53,6 +55,7 @@ class Queue(Protocol):
             already_queued: True if the claim is known to be in the line; if it is not found, it is gone.
         """
 
+    @abstractmethod
     def leave(self, claim: Claim, keep_for: float = 0.0, stored_result: str = "") -> bool:
         """Remove the claim and hand over; return True if this call removed it.
 
@@ -71,6 +74,7 @@ class Queue(Protocol):
         """Delete the record of a completed run; return True if there was one."""
         raise Unsupported("This store does not keep records of completed runs.")
 
+    @abstractmethod
     def renew(self, claims: Sequence[Claim]) -> list[Renewed]:
         """Renew many leases in one request.
 
@@ -90,18 +94,23 @@ class Queue(Protocol):
         """
         raise Unsupported("This store does not support detached locks.")
 
+    @abstractmethod
     def look(self, key: str) -> list[ClaimView]:
         """List the live claims of a key in order; without a name, of its whole namespace."""
 
+    @abstractmethod
     def evict(self, key: str, id: str | None) -> int:
         """Remove one claim or all claims of a key; return their number."""
 
+    @abstractmethod
     def namespaces(self) -> list[str]:
         """List the namespaces that have a holder or a waiter."""
 
+    @abstractmethod
     def doctor(self) -> list[Check]:
         """Check whether the store keeps its guarantees."""
 
+    @abstractmethod
     def subscribe(self) -> Waiting:
         """Return a new waiter for a claim of the caller."""
 
@@ -125,8 +134,10 @@ class Queue(Protocol):
         """Close idle connections, because no lock was held for a while."""
         return None
 
+    @abstractmethod
     def close(self) -> None:
         """Close all connections."""
 
+    @abstractmethod
     def abort(self) -> None:
         """Close all connections without waiting: the loop has ended, or the client drops them."""

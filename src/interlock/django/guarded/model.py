@@ -306,7 +306,7 @@ def _explained(cls: type) -> list[type]:
         if Guarded not in cls.__bases__:
             raise
         raise TypeError(
-            f"{cls.__name__} cannot be created: Guarded must come before the other base classes, and only once.  Put "
+            f"{cls.__name__} cannot be created: Guarded must come before the other base classes, and only once. Put "
             f"Guarded before models.Model; or omit it if another base class is guarded. ({error})"
         ) from error
 

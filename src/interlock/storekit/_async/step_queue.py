@@ -56,7 +56,7 @@ class AsyncStepStore(Protocol):
 
     Attributes:
         poll_after: seconds after which a waiter polls if it was not notified; more in a long line.
-        never_blocks: True if no step ever blocks: then tasks perform steps in their own thread.
+        never_blocks: True if no step ever blocks; otherwise asyncio performs each step in a worker thread.
     """
 
     poll_after: float

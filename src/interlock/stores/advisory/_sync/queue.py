@@ -56,9 +56,7 @@ class AdvisoryQueue(Queue):
     ) -> None:
         self._room = room
         self._perform = perform
-        self.on_unverified: Callable[[str], object] = lambda id: (
-            None
-        )  # called from any thread, with each claim that is lost
+        self.on_unverified: Callable[[str], object] = bool  # called from any thread, with each claim that is lost
 
     def subscribe(self) -> Waiting:
         return rt.Waiter()
@@ -367,7 +365,6 @@ class AdvisoryQueue(Queue):
                         f"Another process ({view.id}, {view.host}) holds {view.name!r}, and an advisory lock ends "
                         "only with its session. To end the session: "
                         + self._room.kind.words["end"].format(pid=view.id.rpartition(" ")[2])
-                        + ""
                     )
         return count
 
