@@ -149,7 +149,7 @@ def test_a_full_disk_is_said_and_nobody_gets_in_by_it(full_disk: tuple[Path, Cal
 def test_a_limit_of_file_sizes_is_said(tmp_path: Path) -> None:
     with closing(Remote(f"file://{tmp_path}/locks")) as other:
         other.do("import resource, signal\nresource.setrlimit(resource.RLIMIT_FSIZE, (700, resource.RLIM_INFINITY))")
-        with pytest.raises(RemoteError, match=r"StoreError.*ulimit -f|StoreError.*room"):
+        with pytest.raises(RemoteError, match=r"StoreError.*ulimit -f|StoreError.*Free some space"):
             other.do(f"locks.lock({NAME!r}).acquire(timeout=0)")
         other.do("resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))")
         assert other.do(f"result = locks.lock({NAME!r}).acquire(timeout=0) is not None") is True
