@@ -103,7 +103,7 @@ class Folder:
             found = marker.read(MARKER_SIZE)
             if found and not found.startswith(FOLDER_MAGIC):
                 raise NotOurs(
-                    f"{self.path}/{NAME} was not created by interlock. Choose another folder, or inspect and remove it."
+                    f"{self.path}/{NAME} was not created by interlock. Use another folder, or inspect and remove it."
                 )
             if found and found != here and (self._marker or self._is_in_use()):
                 raise StoreError(
