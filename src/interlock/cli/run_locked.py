@@ -313,7 +313,7 @@ class GuardedRun:
     def _stop(self) -> float:
         """Stop the command; return the time at which it must be killed."""
         self._child.send(signal.SIGTERM)
-        self._child.send(signal.SIGCONT)  # a stopped process does not take TERM
+        self._child.send(signal.SIGCONT)  # a stopped process handles TERM only after CONT
         return time.monotonic() + self._order.grace
 
     def _pass_on(self, event: SignalEvent) -> None:

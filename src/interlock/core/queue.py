@@ -174,7 +174,7 @@ class AcquireCall(Generic[W_co]):
         self.left_behind: StoreError | None = None
 
     def give_up(self) -> None:
-        """End the call soon, as if its time were over; from any thread."""
+        """End the call soon, as if its time were over.  Any thread may call this."""
         self.deadline = self.started
         if self.waiter is not None:
             self.waiter.wake()

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from interlock.core._sync.protocols import Queue
 
 
-MAX_CONNECTIONS = 4  # connections of a process to a database, besides those of the site
+MAX_CONNECTIONS = 4  # connections of a process to a database, besides those of Django
 FOR_PROGRAMS = frozenset({"autocommit", "connection_factory", "context", "cursor_factory", "prepare_threshold"})
 """Options of psycopg that do not belong to the connection, and are left out."""
 FOR_QUERIES = frozenset({"charset", "client_flag", "conv", "sql_mode", "use_unicode", "local_infile"})

@@ -136,7 +136,7 @@ class Watch:
         finally:
             still = self._kept()
             _call_all([hook for hook in kept if hook not in still])
-        # A savepoint from before the watch has no mark: then all known scopes are after it.
+        # A savepoint set before the watch began has no mark: all known scopes come after it.
         self._end(self._marks.get(sid[0], 0) if sid else 0, undone=True)
 
     def _kept(self) -> "list[Release]":

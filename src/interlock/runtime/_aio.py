@@ -159,7 +159,7 @@ _spawned: set[asyncio.Task[object]] = set()
 
 def start_background(name: str, function: Callable[[*Ts], Coroutine[object, None, T]], *args: *Ts) -> asyncio.Task[T]:
     """Call a function in a new task with its own context."""
-    context = background()  # entered here, because a task factory may not accept a context
+    context = background()  # not passed on: some task factories accept no context
     task = context.run(asyncio.get_running_loop().create_task, function(*args), name=name)
     _spawned.add(task)
     task.add_done_callback(_ended, context=context)

@@ -43,8 +43,9 @@ class Acquired(list[Acquisition]):
     """The acquisitions that were not released, in order.
 
     A grant or run has `_over`, True once it was released or the caller knows of its loss, and `inherited`, True in a
-    forked child.  It may have `_hold`, the same object for all handles of one hold, None if it holds nothing, and
-    `_body`, the caller in its own `with`.  Threads may use this concurrently: each change is one list operation.
+    forked child.  It may have two more attributes: `_hold` is one object shared by all handles of a hold, or None if
+    the grant or run holds nothing; `_body` is the caller that is in the `with` block of the grant itself.  Threads
+    may use this class concurrently: each change is one list operation.
     """
 
     _many = 16

@@ -57,7 +57,7 @@ class Neighbours(Notifier):
         if self._socket is not None:
             self._socket.close()
         self._socket = None
-        self._opening = threading.RLock()  # re-entrant, because a signal handler may acquire or close in between
+        self._opening = threading.RLock()  # re-entrant: a handler of signals may need it
         self._users = 0
         self._away = not _HEARS
         self.channel = ""
@@ -111,7 +111,7 @@ class Neighbours(Notifier):
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as speaking:
                 speaking.settimeout(SENDING)
-                speaking.connect(f"\0{channel}")  # so that a full socket can be waited for
+                speaking.connect(f"\0{channel}")  # so that `send` waits while the socket is full
                 for start in range(0, len(messages), MESSAGES_PER_DATAGRAM):
                     speaking.send("\n".join(messages[start : start + MESSAGES_PER_DATAGRAM]).encode())
         except ConnectionRefusedError:

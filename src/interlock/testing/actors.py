@@ -99,7 +99,7 @@ class ThreadActor(Actor):
         self._jobs.put(None)
         self.thread.join(WAIT_LIMIT)
         if self.thread.is_alive():
-            raise AssertionError("an actor still does what it was told; the test left it waiting")
+            raise AssertionError("an actor is still running a job; the test ended without letting it finish")
 
 
 class TaskActor(Actor):

@@ -81,7 +81,9 @@ class FakeLocks:
             InvalidArgument: the lock is not held here, or an event loop runs in this thread: use `alose` there.
         """
         if running_loop() is not None:
-            raise InvalidArgument("the holder could not be told while this waits: write `await fake.alose(…)`")
+            raise InvalidArgument(
+                "lose() would block this event loop, so a holder in it could not notice. Write `await fake.alose(…)`."
+            )
         self._lose(what, of_tasks=False)
 
     async def alose(self, what: Grant | AsyncGrant | str) -> None:

@@ -29,7 +29,7 @@ from interlock.storekit.store import Store
 
 CLOSE_LIMIT = 2.0  # seconds that other calls have to leave the line
 AT_EXIT_LIMIT = 1.0  # seconds
-GIVEN_UP_LIMIT = 0.1  # seconds that the exit waits for threads that gave up
+GIVEN_UP_LIMIT = 0.1  # seconds that the exit waits for threads whose calls it has ended
 CLOSE_POLL_INTERVAL = 0.002  # seconds between two looks
 CANCEL_LOOK = 0.1  # seconds between two looks at a foreign event
 Entering: TypeAlias = tuple[Claim | AcquireCall[Waiting], rt.Caller]
@@ -419,9 +419,8 @@ class Client(BaseClient):
             held = [] if self.store.frees_at_death else state.watchdog.live()
             at_work = [grant for grant in held if rt.is_active(grant._owner)]
             error = self._end(state, AT_EXIT_LIMIT, [grant for grant in held if grant not in at_work])
-            self._until(
-                waited, GIVEN_UP_LIMIT
-            )  # a thread that writes to stderr while Python exits makes it abort
+            # Wait for these threads: Python aborts if a thread writes to stderr during its exit.
+            self._until(waited, GIVEN_UP_LIMIT)
             if error is not None:
                 log.warn("Could not release at exit; the leases will expire: %s", error)
             if at_work:

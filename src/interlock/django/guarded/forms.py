@@ -250,7 +250,7 @@ class _Choice:
 
     @cached_property
     def stale(self) -> bool:
-        """True if another writer has changed the field too, to another value, or if the user has not chosen yet."""
+        """True if the submitted and the stored value differ, and another writer or an open choice is the reason."""
         alike = same(self._field, self.mine, self.theirs, ordered=False) and (
             self._rest(self._with_mine) == self._rest(self._form._now)
         )

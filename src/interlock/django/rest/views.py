@@ -65,7 +65,7 @@ class ProblemSerializer(serializers.Serializer[Any]):
     status = serializers.IntegerField()
     detail = serializers.CharField()
     deleted = serializers.BooleanField(required=False, help_text=gettext_lazy("True if the object is gone."))
-    # Not the property of that name: the metaclass of serializers moves it to the declared fields.
+    # This does not replace the property `fields`: the metaclass of serializers moves it to the declared fields.
     fields = serializers.DictField(child=ConflictSerializer(), required=False)  # type: ignore[assignment]
 
 

@@ -1,7 +1,7 @@
 """The claims and sessions of advisory locks of one process on one server.
 
-Each claim that holds a lock has its own session.  Of the claims of this process that wait for the same name only the
-first has a session, which waits in the server; the others wait behind it in this module.  Leases are kept here too,
+Each claim that holds a lock has its own session.  If several claims of this process wait for one name, only the first
+has a session, which waits in the server; the others wait behind it in this module.  Leases are kept here too,
 because the server has none: it releases the lock of a session when the session ends.
 """
 

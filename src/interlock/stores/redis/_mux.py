@@ -143,7 +143,7 @@ class MuxPool:
 
     Args:
         open: makes a connection, whose `stream` is used.
-        answer_to: as in `connection`.
+        answer_to: the function `answer_to` of `_async.connection`, or its port.
         where: the server, for messages.
         io_timeout: seconds to wait for a reply.
         undo: returns the command that removes a claim.

@@ -11,7 +11,7 @@ from interlock.testing.store_fixture import ContractWorld, LockKind
 from interlock.testing.waiting import eventually, moment, since
 
 CROWD = 20
-POLLS_SEEN = 6  # polls in a second of a waiter that is not notified
+POLLS_SEEN = 6  # the most polls per second of each waiter that gets no notification
 POLL_DELAY = 0.2  # seconds; a poll takes longer, also on a busy machine: see `since`
 
 
