@@ -64,7 +64,7 @@ def test_keys_of_different_slots_are_refused_with_advice(interface: Any, cluster
         await tx.get("one")
         await (tx.get("another") if second == "GET" else tx.watch("another"))
 
-    message = r"'another' is in slot \d+ of the cluster, 'one' in slot \d+: all keys .* share a slot.*hash tag"
+    message = r"'another' is in slot \d+ of the cluster, 'one' in slot \d+\. All keys .* share a slot.*hash tag"
     with pytest.raises(InvalidArgument, match=message):
         interface.transact(plain(interface, cluster), function)
     with pytest.raises(InvalidArgument, match=message):
@@ -170,8 +170,8 @@ def test_a_transaction_follows_sentinel_to_the_new_primary(interface: Any) -> No
     module = import_module("redis.sentinel" if interface.name == "threads" else "redis.asyncio.sentinel")
     with RedisSentinel() as sentinel:
         hosts = [(sentinel.host, sentinel.port) for sentinel in sentinel.sentinels]
-        sentinel = module.Sentinel(hosts)
-        client = sentinel.master_for(sentinel.name)
+        manager = module.Sentinel(hosts)
+        client = manager.master_for(sentinel.name)
         try:
             assert interface.transact(client, increment) == 1
             eventually(lambda: all(server.command("EXISTS", "{book}:number") == 1 for server in sentinel.servers))
@@ -180,5 +180,5 @@ def test_a_transaction_follows_sentinel_to_the_new_primary(interface: Any) -> No
             assert eventually(lambda: incremented(interface, client)) == 2
             assert sentinel.master.command("LRANGE", "{book}:log", 0, -1) == ["1", "2"]
         finally:
-            for each in (client, *sentinel.sentinels):
+            for each in (client, *manager.sentinels):
                 interface.runner.run(each.aclose()) if interface.name == "tasks" else each.close()

@@ -61,7 +61,7 @@ def test_a_transaction_is_of_no_use_after_its_function(interface: Any, client: A
 def test_a_transaction_has_only_the_commands_of_the_client(interface: Any, client: Any) -> None:
     async def function(tx: Any) -> None:
         for name in ("pipeline", "lock", "pubsub", "connection_pool", "_secret"):
-            with pytest.raises(AttributeError, match=f"a transaction has no '{name}', only the client's commands"):
+            with pytest.raises(AttributeError, match=f"A transaction has no '{name}', only the client's commands"):
                 getattr(tx, name)
 
     interface.transact(client, function)

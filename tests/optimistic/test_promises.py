@@ -236,7 +236,7 @@ def test_a_command_that_fails_at_the_commit_gives_all_replies(interface: Any, cl
     async def function(tx: Any) -> None:
         handles.extend([tx.set("copies", 1), tx.incr("text"), tx.incr("copies")])
 
-    with pytest.raises(CommandRefused, match=r"except 1 of its 3 commands.*INCRBY: .*not an integer") as caught:
+    with pytest.raises(CommandRefused, match=r"except for 1 of its 3 commands.*INCRBY: .*not an integer") as caught:
         interface.transact(client, function)
     assert caught.value.replies[0] is True
     assert isinstance(caught.value.replies[1], Exception)

@@ -114,7 +114,7 @@ def test_who_held_hears_of_it_when_all_files_are_removed(locks: Any, folder: Pat
 def test_a_folder_that_is_gone_is_an_error(locks: Any, folder: Path) -> None:
     locks.lock("a").acquire()
     os.rename(folder, f"{folder}.moved")
-    for what in ("removed or replaced", "make it"):
+    for what in ("removed or replaced", "Create the folder"):
         with pytest.raises(StoreError, match=what):
             locks.lock("b").acquire(timeout=0)
     os.rename(f"{folder}.moved", folder)  # for the checks after the test
@@ -170,7 +170,7 @@ def test_a_signal_handler_during_a_step_is_refused(remote: Start) -> None:
         "    try:\n"
         "        with inner: seen.append('had')\n"
         "    except interlock.StoreError as error:\n"
-        "        seen.append('flag' if 'set a flag' in str(error) else str(error))\n"
+        "        seen.append('flag' if 'Set a flag' in str(error) else str(error))\n"
         "    if not ended: signal.setitimer(signal.ITIMER_PROF, 0.0007)\n"
         "signal.signal(signal.SIGPROF, handler)\n"
         "signal.setitimer(signal.ITIMER_PROF, 0.0005)\n"  # of its own time: on a busy machine, steps go on, too

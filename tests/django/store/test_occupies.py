@@ -54,7 +54,7 @@ def test_it_can_be_made_of_an_attribute_of_an_argument() -> None:
         return held()
 
     assert work(SimpleNamespace(pk=7)) == ["book:7"]
-    with pytest.raises(InvalidArgument, match="can't be made"):
+    with pytest.raises(InvalidArgument, match="cannot be made"):
         work(SimpleNamespace())
 
 

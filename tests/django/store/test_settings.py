@@ -127,7 +127,7 @@ def test_a_setting_of_any_kind_is_an_error_and_no_traceback(places: Any) -> None
 @pytest.mark.parametrize("most", [0, -1, "x", 1.5, True, None])
 def test_a_number_of_connections_that_makes_no_sense_is_refused(most: Any) -> None:
     with override_settings(INTERLOCK={"default": {"OPTIONS": {"MAX_CONNECTIONS": most}}}):
-        with pytest.raises(InvalidArgument, match="MAX_CONNECTIONS is a whole number"):
+        with pytest.raises(InvalidArgument, match="MAX_CONNECTIONS must be a whole number"):
             locks.lock("a")
 
 

@@ -137,7 +137,7 @@ def test_a_failed_body_raises_its_own_error_if_the_release_fails(env: Any, caplo
         with pytest.raises(ZeroDivisionError) as caught:
             env.actor.within(lock, body)
         assert "onnect" in caught.value.__notes__[0]
-        assert "could not be released" in caplog.text
+        assert "Could not release" in caplog.text
         proxy.restore()
         env.do(lock.release)
 
