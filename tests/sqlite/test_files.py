@@ -168,7 +168,7 @@ def test_a_file_is_of_one_user_unless_its_folder_is_shared(
                 assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
             for mode in (0o755, 0o1777):
                 folder.chmod(mode)
-                with pytest.raises(RemoteError, match="[Tt]his user"):
+                with pytest.raises(RemoteError, match=r"[Tt]his user"):
                     nobody.do(f"interlock.connect({url!r}).lock('b').acquire()")
     finally:
         os.umask(before)
