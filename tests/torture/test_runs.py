@@ -71,7 +71,9 @@ def test_a_lock_whose_leases_end_early_is_no_broken_one(tmp_path: Path) -> None:
 def test_a_store_with_every_fault_breaks_no_promise(kind: str, seed: int | None, tmp_path: Path) -> None:
     number = random.SystemRandom().randrange(2**32) if seed is None else seed
     # A large slack, for a machine that runs several tests at once.
-    verdict = tortured(kind, tmp_path, procs=2, threads=2, secs=3.0, seed=number, every=0.25, slack=10.0)
+    verdict = tortured(
+        kind, tmp_path, procs=2, threads=2, secs=4.0 if kind == "etcd" else 3.0, seed=number, every=0.25, slack=10.0
+    )
     print(as_text(verdict))
     assert verdict.violations == [], f"seed {number}"  # the seed, for the summary of the test run
     # Opening a session of advisory locks takes a dozen statements, for which a busy machine needs seconds.
