@@ -69,7 +69,7 @@ class TableOfLocks:
             grace: seconds without new holders after a crash, on PostgreSQL.
 
         Raises:
-            InvalidArgument: the name or grace is invalid, or the database is another one.
+            InvalidArgument: the name or grace is invalid, or the kind of database is not supported.
         """
         _execute(
             operations,
@@ -85,7 +85,7 @@ class TableOfLocks:
             table, schema: as for `create_interlock`.
 
         Raises:
-            InvalidArgument: the name is invalid, or the database is another one.
+            InvalidArgument: the name is invalid, or the kind of database is not supported.
         """
         _execute(
             operations,

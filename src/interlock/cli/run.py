@@ -12,7 +12,7 @@ from interlock.client.tokens import Token, read
 
 
 class Run(click.Command):
-    """A command line that ends with another one; options stand before that command."""
+    """A command whose arguments end with another command; its options come before that command."""
 
     allow_interspersed_args = False
 

@@ -32,9 +32,7 @@ class Store(Protocol):
     features: frozenset[Feature] = frozenset()
     frees_at_death: bool = False
     in_process: bool = False
-    now: Callable[[], float] = staticmethod(
-        clock.awake_or_not
-    )  # leases of a server continue while this machine is suspended
+    now: Callable[[], float] = staticmethod(clock.awake_or_not)  # leases of a server run on during a suspension
 
     def queue(self) -> Queue:
         """Return a new queue, for the threads of the calling process."""

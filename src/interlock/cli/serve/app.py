@@ -53,8 +53,8 @@ HEADERS = {
 class Guard:
     """Answers only requests for this page by a name that is its own, and adds the headers that browsers obey.
 
-    Any other name is a foreign one that leads here for a moment (DNS rebinding): its page could read
-    this one. A plain address is not available that way.
+    Any other name is foreign and leads here for a moment (DNS rebinding): the foreign page could read this page.
+    An attacker cannot use a plain address for that.
     """
 
     def __init__(self, app: ASGIApp, names: Collection[str]) -> None:
@@ -198,9 +198,8 @@ class PageConnection(H11Protocol):
         super().connection_made(transport)
         self.open[self] = None
         if len(self.open) > MAX_OPEN_CONNECTIONS:
-            oldest, _ = self.open.popitem(
-                last=False
-            )  # now, because more may connect before the loop calls `connection_lost`
+            # Removed now, because more may connect before the loop calls `connection_lost`.
+            oldest, _ = self.open.popitem(last=False)
             oldest.transport.abort()
 
     def on_response_complete(self) -> None:

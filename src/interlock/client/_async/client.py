@@ -272,9 +272,8 @@ class AsyncClient(BaseClient):
         try:
             return await state.queue.adopt(claim.spec.key, id, claim, detached)
         except (rt.CANCELLED, StoreError):
-            await state.watchdog.leave(
-                claim
-            )  # the request may have been performed, and only this call knows the new id
+            # The request may have been performed, and only this call knows the new id.
+            await state.watchdog.leave(claim)
             raise
 
     async def look(self, key: str) -> list[ClaimView]:

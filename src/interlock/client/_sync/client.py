@@ -268,9 +268,8 @@ class Client(BaseClient):
         try:
             return state.queue.adopt(claim.spec.key, id, claim, detached)
         except (rt.CANCELLED, StoreError):
-            state.watchdog.leave(
-                claim
-            )  # the request may have been performed, and only this call knows the new id
+            # The request may have been performed, and only this call knows the new id.
+            state.watchdog.leave(claim)
             raise
 
     def look(self, key: str) -> list[ClaimView]:

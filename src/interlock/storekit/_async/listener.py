@@ -120,10 +120,8 @@ class AsyncListener:
     def _has_ended(self) -> bool:
         """Return True if the subscription is unused; the next waiter starts it again."""
         with self._mutex:
-            live, self.live = (
-                self.live,
-                False,
-            )  # in this order, because a waiter registers first, and then reads the flag
+            # In this order, because a waiter registers first, and then reads the flag.
+            live, self.live = self.live, False
             unused = not self._waiters and not self._starting and clock.now() - self._used >= IDLE_LIMIT
             if self._closed or unused:
                 self._runs = False
@@ -174,7 +172,7 @@ class AsyncListener:
                 self._waiters.dispatch(message)
 
     def resubscribe(self) -> None:
-        """Subscribe again, because another server may have replaced this one."""
+        """Subscribe again, because another server may have replaced the present server."""
         self.live = False
         subscription = self._subscription
         if subscription is not None:

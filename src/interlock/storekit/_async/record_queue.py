@@ -13,7 +13,7 @@ from interlock.core.claims import Check, Claim, ClaimView
 from interlock.core.queue import EnterResult, Renewed, Wakeable
 from interlock.runtime import _aio as rt
 
-JITTER = 0.5  # a waiter polls after a random part of `poll_after`, at least this one
+JITTER = 0.5  # a waiter polls after a random part of `poll_after`, at least this part
 
 
 class AsyncRecordTable(AsyncRecords, Protocol):

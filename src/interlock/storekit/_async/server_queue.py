@@ -233,9 +233,8 @@ class AsyncServerQueue(AsyncQueue, Generic[Q, A]):
             removed = await self._left(claim, self._wire.left(await self._ask(request)), "")
         if lost:
             self._wake_all()  # the lost reply named the promoted waiters
-        return removed or (
-            lost and not keep_for
-        )  # an earlier request may have removed the claim, so the answer is yes
+        # After a lost reply the answer is yes, because the earlier request may have removed the claim.
+        return removed or (lost and not keep_for)
 
     async def _left(self, claim: Claim, left: LeaveResult, let_in: str) -> bool:
         """Process the reply to a leave: notify the promoted waiters of this process."""

@@ -81,6 +81,5 @@ class MariaSession(BaseSession):
 
     def has_ended(self) -> bool:
         self.see_that_it_is_ours()
-        return not self.alive or bool(
-            readable(self.fd, (), 0.0)
-        )  # an idle server sends nothing until it ends the session
+        # An idle server sends nothing until it ends the session.
+        return not self.alive or bool(readable(self.fd, (), 0.0))

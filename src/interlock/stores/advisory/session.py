@@ -223,7 +223,7 @@ class BaseSession(ABC):
 
         Args:
             start: the first fence: the clock in microseconds.  A session that has leapt on a sequence which was
-                dropped later does not leap on this one.
+                dropped later does not leap on the new sequence.
 
         Raises:
             StoreError: the role lacks the right.

@@ -104,9 +104,8 @@ def _store_of(url: SplitResult) -> BucketStore:
     how["client_options"] = {"timeout": timeout, "connect_timeout": timeout}
     if given.get("endpoint", "").startswith("http://"):
         how["client_options"]["allow_http"] = True
-    how["retry_config"] = {
-        "max_retries": 0
-    }  # we handle a lost reply, because a retry would fail on its own first write
+    # Lost replies are handled here: a retry by the client would fail on its own first write.
+    how["retry_config"] = {"max_retries": 0}
     kind = getattr(obstore.store, _USES[url.scheme])
     prefix = unquote(url.path).strip("/") or DEFAULT_PREFIX
     pace = GCS_PACE if url.scheme == "gs" else 0.0

@@ -67,9 +67,8 @@ class Quick:
                 return None  # the step in Python raises the error
         pipe = 0
         if isinstance(waiter, PipeWaiter):
-            steps.waiters.add(
-                id, waiter
-            )  # before the step, because another process may promote the claim directly after it
+            # Before the step, because another process may promote the claim directly after it.
+            steps.waiters.add(id, waiter)
             pipe = int(steps.reachable(waiter))
         token = steps.liveness.token
         end = tail(

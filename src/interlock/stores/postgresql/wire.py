@@ -88,10 +88,8 @@ def refusal(code: str, text: str, where: str) -> Refused:
         text: the database's message.
         where: the database, without a password.
     """
-    passes = code in (*CONFLICT_CODES, CANNOT_CONNECT_NOW) or code[:2] in (
-        "53",
-        "58",
-    )  # insufficient resources, system error
+    # The classes 53 and 58 are insufficient resources and system errors.
+    passes = code in (*CONFLICT_CODES, CANNOT_CONNECT_NOW) or code[:2] in ("53", "58")
     error = (TransientRefusal if passes else Refused)(
         # The advice comes first; the name of a function is shown without its thirteen arguments.
         f"{where}: {_NOWHERE if code == NO_SCHEMA else _MISSING} ({text.partition('(')[0]}; {code})"

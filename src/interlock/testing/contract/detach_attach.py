@@ -251,9 +251,8 @@ def test_a_used_token_lets_nobody_in(world: ContractWorld, locks: Any, where: st
 
 @needs("detach")
 def test_a_released_token_lets_in_the_next_in_line(world: ContractWorld, locks: Any, ann: Actor, bob: Actor) -> None:
-    ann.do(
-        locks.release, ann.do(ann.do(locks.lock(world.fresh_name()).acquire).detach)
-    )  # without this, no waiter remains
+    # Without this, no waiter remains.
+    ann.do(locks.release, ann.do(ann.do(locks.lock(world.fresh_name()).acquire).detach))
     grant = ann.do(locks.lock(world.name, ttl=LONG_TTL).acquire)
     waiting = world.in_line(bob.start, locks.lock(world.name).acquire)
     token = ann.do(grant.detach)

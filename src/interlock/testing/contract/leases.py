@@ -137,9 +137,8 @@ def test_a_loss_is_reported_on_time_while_a_renewal_hangs(world: ContractWorld) 
         deadline = time.monotonic() + grant.expires_in
         eventually(lambda: heard)
     assert heard[0] >= deadline
-    assert (
-        machine.between(deadline, heard[0]) < slow.delay / 2
-    )  # the loss was reported before the reply, which says that the lease was renewed
+    # The loss was reported before the reply, which says that the lease was renewed.
+    assert machine.between(deadline, heard[0]) < slow.delay / 2
     throughout(deadline + 1.0 - time.monotonic(), lambda: grant.lost)  # the late reply does not change that
     assert len(heard) == 1
 
