@@ -1,13 +1,17 @@
 """close() while the server is unavailable: one attempt instead of one for each claim; the leases then expire."""
 
+import threading
+
 import pytest
 
 import interlock
 from interlock.core.errors import StoreError
 from interlock.core.failures import NoAnswer, Unreachable
 from interlock.testing.actors import Actor
+from interlock.testing.contract.fixtures import of_threads
 from interlock.testing.faults import Failing
 from interlock.testing.store_fixture import ContractWorld
+from interlock.testing.waiting import eventually
 
 
 @pytest.mark.parametrize(("error", "times"), [(NoAnswer, 1), (Unreachable, 1), (StoreError, 3)])
@@ -36,6 +40,28 @@ def test_an_unverified_lock_is_not_renewed_after_failed_release(
                 grant.release()
         assert grant._due == grant._deadline
         grant.release()
+
+
+@of_threads
+def test_a_stale_claim_is_withdrawn_though_no_thread_could_start(
+    world: ContractWorld, bob: Actor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start, refused = threading.Thread.start, list[str]()
+
+    def refusing(thread: threading.Thread) -> None:
+        if thread.name == "interlock-take-out" and not refused:
+            refused.append(thread.name)
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    locks, failing = world.connect_with(lambda store: Failing(store, "leave"))
+    with world.eye.lock(world.name):
+        monkeypatch.setattr(threading.Thread, "start", refusing)
+        with pytest.raises(StoreError, match="by order of the test"):
+            bob.do(locks.lock(world.name).acquire, timeout=0.1)
+        eventually(lambda: refused)
+        failing.broken.clear()
+        eventually(lambda: len(world.eye.claims(world.name)) == 1, within=10.0)  # the lease would end after 30 s
 
 
 def test_an_id_that_is_empty_evicts_nobody(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -155,7 +155,8 @@ class AsyncWatchdog:
                     self.take_out(claim)
             if self.stale and self._take_out_at <= now:
                 self._take_out_at = math.inf  # until this attempt has ended
-                rt.start_background("interlock-take-out", self._take_out)
+                if rt.start_background("interlock-take-out", self._take_out) is None:
+                    self._take_out_at = now + TAKE_OUT_PAUSE
             due: dict[object, list[AsyncGrant]] = {}
             grants = self.pairs()
             soon = any(grant._due <= now for grant, _ in grants)
