@@ -1,5 +1,8 @@
 """The one line on the error stream."""
 
+import subprocess
+import sys
+
 import pytest
 
 from interlock.cli.exit_codes import UNAVAILABLE
@@ -11,3 +14,25 @@ def test_an_error_stream_that_takes_nothing_stops_no_command(run_cli: CliRunner,
     shell = ["env", "-u", "PYTHONUNBUFFERED", "sh", "-c", f'exec "$@" {closed}', "sh", *COMMAND]
     assert run_cli.run("run", "-v", "book", "--", "echo", "done", command=shell) == (0, "done\n", "")
     assert run_cli.run("run", "book", "--", "/nowhere", command=shell)[0] == UNAVAILABLE
+
+
+A_THREAD_SAYS = """
+import sys, threading
+from interlock.cli.exit_codes import say
+threading.Thread(target=say, args=("waiting " * 100_000,), daemon=True).start()
+sys.stdin.readline()
+"""
+
+
+def test_a_thread_that_still_writes_lets_the_command_end() -> None:
+    """Python 3.11 aborts if a daemon thread holds the lock of the stream when Python ends."""
+    with subprocess.Popen(
+        [sys.executable, "-c", A_THREAD_SAYS], stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as command:
+        assert command.stdin is not None and command.stderr is not None
+        begin = command.stderr.read(1)  # the thread writes, and the pipe is too small for its line
+        command.stdin.close()
+        with pytest.raises(subprocess.TimeoutExpired):
+            command.wait(1.0)
+        assert (begin + command.stderr.read()).count("waiting") == 100_000
+        assert command.wait() == 0

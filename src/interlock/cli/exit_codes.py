@@ -1,8 +1,10 @@
 """Exit statuses, like those of flock(1) and sysexits.h, and their error line."""
 
+import atexit
 import io
 import sys
 from contextlib import suppress
+from threading import RLock
 
 CONFLICT = 1  # the lock could not be acquired, unless -E says otherwise; evict: no claim was removed
 USAGE = 64
@@ -12,17 +14,21 @@ OUTPUT = 74  # the output cannot be written, or another file cannot be used
 STORE = 75
 BY_SIGNAL = 128  # and the number of the signal
 
+_writing = RLock()
+atexit.register(_writing.acquire)  # never released: Python aborts if a daemon thread writes while Python ends
+
 
 def say(text: str) -> None:
     """Write one line to standard error; a failure to write is ignored.
 
     The line is one call of `write`, because threads of the library write too, and `print` writes in several calls.
     """
-    try:
-        sys.stderr.write(f"interlock: {one_line(text)}\n")
-        sys.stderr.flush()
-    except (AttributeError, OSError, ValueError):  # AttributeError if `sys.stderr` is None
-        drop_unwritten("stderr")
+    with _writing:
+        try:
+            sys.stderr.write(f"interlock: {one_line(text)}\n")
+            sys.stderr.flush()
+        except (AttributeError, OSError, ValueError):  # AttributeError if `sys.stderr` is None
+            drop_unwritten("stderr")
 
 
 def drop_unwritten(name: str) -> None:

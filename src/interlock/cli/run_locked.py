@@ -175,7 +175,7 @@ class GuardedRun:
             return fail(LOCK_LOST, str(error))
         finally:
             self._child.discard()
-            log.sink = lambda line: None  # Python aborts if a daemon thread writes while it ends
+            log.sink = lambda line: None  # what happens after the run is no step of it
 
     def _with_store(self) -> int:
         # The log of the library is printed only with -v: the library retries, and a loss is always reported.
