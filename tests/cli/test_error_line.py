@@ -29,7 +29,8 @@ def test_a_thread_that_still_writes_lets_the_command_end() -> None:
     with subprocess.Popen(
         [sys.executable, "-c", A_THREAD_SAYS], stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as command:
-        assert command.stdin is not None and command.stderr is not None
+        assert command.stdin is not None
+        assert command.stderr is not None
         begin = command.stderr.read(1)  # the thread writes, and the pipe is too small for its line
         command.stdin.close()
         with pytest.raises(subprocess.TimeoutExpired):
