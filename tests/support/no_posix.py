@@ -1,17 +1,20 @@
-"""A pytest plugin that hides POSIX-only parts of Python, which are missing on Windows.
+"""A pytest plugin that hides POSIX-only parts of Python, as on Windows, where sockets are no descriptors either.
 
 The standard library and other packages are imported before, since they are installed for the present system.
 """
 
 import asyncio
+import errno
 import importlib
 import os
 import select
 import selectors
 import signal
 import socket
+import stat
 import sys
 import sysconfig
+from collections.abc import Callable
 from types import ModuleType
 
 MODULES = ("fcntl", "grp", "pty", "pwd", "resource", "syslog", "termios", "tty")
@@ -31,6 +34,11 @@ NAMES: dict[ModuleType, tuple[str, ...]] = {
     selectors: ("PollSelector", "EpollSelector"),
     select: ("poll", "POLLIN", "POLLOUT", "POLLERR", "POLLHUP", "POLLRDHUP", "epoll"),
 }  # fmt: skip
+OF_DESCRIPTORS = (
+    "close", "dup", "dup2", "fdopen", "fstat", "fsync", "get_inheritable", "isatty", "lseek", "read", "set_blocking",
+    "set_inheritable", "write",
+)  # fmt: skip
+"""Functions that fail with the number of a socket, which is a handle on Windows, and no descriptor."""
 MADE_FOR_HERE = (
     "ssl", "subprocess", "tempfile", "shutil", "multiprocessing", "concurrent.futures", "logging.handlers", "getpass",
     "click", "rich.console", "rich.table", "redis.asyncio", "valkey.asyncio",
@@ -46,6 +54,21 @@ def pair(*_: object) -> tuple[socket.socket, socket.socket]:
     return one, other
 
 
+def without_sockets(function: Callable[..., object], fstat: Callable[[int], os.stat_result]) -> Callable[..., object]:
+    """Return a function on a descriptor that refuses the number of a socket."""
+
+    def checked(fd: int, *args: object, **named: object) -> object:
+        try:
+            is_socket = stat.S_ISSOCK(fstat(fd).st_mode)
+        except OSError:
+            is_socket = False  # the function itself reports what is wrong
+        if is_socket:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        return function(fd, *args, **named)
+
+    return checked
+
+
 def hide() -> None:
     """Hide the POSIX-only parts in this process, permanently."""
     for name in MADE_FOR_HERE:
@@ -57,6 +80,9 @@ def hide() -> None:
         for name in names:
             if hasattr(module, name):
                 delattr(module, name)
+    fstat = os.fstat
+    for name in OF_DESCRIPTORS:
+        setattr(os, name, without_sockets(getattr(os, name), fstat))
     selectors.DefaultSelector = selectors.SelectSelector  # type: ignore[misc, assignment]
     socket.socketpair = pair  # type: ignore[assignment]
     asyncio.ProactorEventLoop = type("ProactorEventLoop", (), {})  # type: ignore[attr-defined]

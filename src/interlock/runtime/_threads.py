@@ -31,6 +31,9 @@ Turn = threading.Lock
 
 CANCELLED = KeyboardInterrupt
 IS_ASYNC = False
+HANDLERS_WAIT = sys.platform == "win32"
+"""True if a handler of a signal does not run before the main thread's wait for a lock or a socket has ended."""
+SLICE = 0.1  # seconds of such a wait; then handlers run, and the thread waits again
 WRAPPED_KIND: FunctionKind = "function"  # the kind of function that a lock guards
 ALARM_IDLE_LIMIT = 10.0  # idle seconds after which the thread of an alarm ends
 
@@ -198,6 +201,23 @@ checked_here = process.checked_pid
 """Like `here`, for stores outside of the process: some forks run no hooks."""
 
 
+def in_slices(wait: Callable[[float], T], seconds: float) -> T:
+    """Wait until a function returns a true value, or until `seconds` have passed; return its last value.
+
+    In the main thread handlers of signals run after each slice; in other threads no handler runs.
+
+    Args:
+        wait: waits for at most the seconds of its argument.
+        seconds: maximum wait.
+    """
+    deadline = clock.now() + seconds
+    longest = SLICE if threading.current_thread() is threading.main_thread() else seconds
+    while True:
+        found = wait(max(0.0, min(longest, deadline - clock.now())))
+        if found or clock.now() >= deadline:
+            return found
+
+
 class Waiter(Generic[T]):
     """Waits for one message, which any thread may send."""
 
@@ -219,7 +239,11 @@ class Waiter(Generic[T]):
 
     def wait(self, seconds: float) -> T | None:
         """Wait until notified or until `seconds` have passed; return the message or None."""
-        self._lock.acquire(timeout=max(0.0, min(seconds, LONGEST_SLEEP)))
+        seconds = max(0.0, min(seconds, LONGEST_SLEEP))
+        if HANDLERS_WAIT:
+            in_slices(partial(self._lock.acquire, True), seconds)
+        else:
+            self._lock.acquire(True, seconds)
         message, self._message = self._message, None
         return message
 
@@ -269,7 +293,8 @@ def readable(fd: int, ends: Iterable[int], seconds: float) -> set[int]:
     if not hasattr(
         select, "poll"
     ):  # missing on Windows and under eventlet, which removes it later: so check each time
-        return set(select.select((fd, *ends), (), (), seconds)[0])
+        wait = partial(select.select, (fd, *ends), (), ())
+        return set(in_slices(lambda part: wait(part)[0], seconds) if HANDLERS_WAIT else wait(seconds)[0])
     poll = select.poll()
     poll.register(fd, select.POLLIN)
     for each in ends:

@@ -4,8 +4,11 @@ import os
 import sys
 import weakref
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import lru_cache
 from os import fstat
 from os.path import samestat
+from stat import S_ISSOCK
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from interlock.core.claims import shown_text
@@ -76,26 +79,65 @@ def _forked() -> None:
 around_forks(after_in_child=_forked)
 
 
+@lru_cache
+def sockets_are_descriptors() -> bool:
+    """Return False on Windows, where the number of a socket is a handle, and no descriptor of the C library.
+
+    There `os.fstat`, `os.dup` and `os.close` fail with such a number, or use the file that has the same number.
+    """
+    from socket import socket  # slow to load, and already loaded with any connection
+
+    with socket() as probe:
+        try:
+            return S_ISSOCK(fstat(probe.fileno()).st_mode)
+        except OSError:
+            return False
+
+
+@contextmanager
+def _socket_of(fd: int) -> "Iterator[socket]":
+    """Use a socket by its number, and leave it open.
+
+    Raises:
+        OSError: it is no open socket.
+    """
+    from socket import socket
+
+    same = socket(fileno=fd)
+    try:
+        yield same
+    finally:
+        same.detach()
+
+
 class OwnedDescriptor:
     """The identity of the file behind a descriptor's number.
 
     A program that becomes a daemon closes foreign descriptors, and their numbers become other files: then this
-    library neither writes to nor closes them.
+    library neither writes to nor closes them.  On Windows no program can do so with the handles of sockets.
 
     Args:
         fd: the descriptor's number.
         owner: the socket that would close it; it is detached if the file is no longer ours.
     """
 
-    __slots__ = ("_fd", "_found", "_owner")
+    __slots__ = ("_address", "_fd", "_found", "_owner")
 
     def __init__(self, fd: int, owner: "socket | None" = None) -> None:
         self._fd = fd
-        self._found = fstat(fd)
         self._owner = owner
+        self._found: os.stat_result | None = None
+        self._address: object = None
+        if sockets_are_descriptors():
+            self._found = fstat(fd)
+        else:
+            with _socket_of(fd) as same:
+                self._address = same.getsockname()
 
     def is_ours(self) -> bool:
         """Return True if it is still open, and still the same file."""
+        if self._found is None:  # nobody but its owner closes a handle
+            return self._owner is None or self._owner.fileno() == self._fd
         try:
             ours = samestat(self._found, fstat(self._fd))
         except OSError:
@@ -119,9 +161,13 @@ class OwnedDescriptor:
         Raises:
             OSError: the connection has ended.
         """
-        from socket import SHUT_RDWR, socket  # slow to load, and already loaded with any connection
+        from socket import SHUT_RDWR, socket
 
-        if self.is_ours():
+        if self._found is None:
+            with _socket_of(self._fd) as same:
+                if same.getsockname() == self._address:  # otherwise its library has closed it
+                    same.shutdown(SHUT_RDWR)
+        elif self.is_ours():
             with socket(fileno=os.dup(self._fd)) as copy:  # uvloop's own socket object cannot be shut down
                 copy.shutdown(SHUT_RDWR)
 
