@@ -209,7 +209,9 @@ def run(command: tuple[str, ...], exclusive: bool, nonblock: bool, shell: str | 
     if nonblock:
         given["wait"] = 0.0
     if shell is not None:
-        command = (os.environ.get("SHELL") or "/bin/sh", "-c", shell)
+        from interlock.cli.child_process import system
+
+        command = system.shell_words(shell)
     if given["attach"] is not None:
         given["attach"], token, given["store"] = token_of(given["attach"], given["store"])
         given["namespace"] = given["namespace"] or token.namespace

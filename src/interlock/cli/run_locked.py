@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 from interlock import Grant, Lock, LockError, LockLost, Locks, StoreError
 from interlock.api._sync.locks import RunOptions
 from interlock.cli import called, connect
-from interlock.cli.child_process import ENDING, ORDERS, Child, SignalEvent, Signals, WaitBroken, look_up, stop_here
+from interlock.cli.child_process import system
+from interlock.cli.command_process import Child, SignalEvent, Signals, WaitBroken
 from interlock.cli.exit_codes import BY_SIGNAL, LOCK_LOST, UNAVAILABLE, USAGE, fail, say, store_failed
 from interlock.cli.output import announced_wait
 from interlock.core.claims import fits
@@ -24,7 +25,7 @@ LONGEST_LABEL = 200
 TIMED_OUT = 124  # like timeout(1)
 MIN_RESTART_DELAY, MAX_RESTART_DELAY = 1.0, 30.0  # seconds until `lead` restarts a command that ended
 LASTED = 60.0  # seconds; a command that ran longer has not failed at its start
-POLL_INTERVAL = 1.0  # seconds; a safety net: a thread that existed before ours may take SIGCHLD
+POLL_INTERVAL = 1.0  # seconds; a safety net, if the end of the command is not notified
 
 
 class Order(NamedTuple):
@@ -103,18 +104,18 @@ def run_guarded(order: Order) -> int:
     Returns:
         The exit status.
     """
-    path = look_up(order.command[0])
+    path = system.look_up(order.command[0])
     if path is None:
         return fail(
             UNAVAILABLE,
             f"Cannot run {order.command[0]!r}: it was not found, or is not executable. Check the command.",
         )
     _fill_standard_streams()
-    with closing(Signals()) as signals:
+    with closing(system.open_signals()) as signals:
         pause = MIN_RESTART_DELAY
         while True:
             began = time.monotonic()
-            guarded = GuardedRun(order, signals, Child(path, order.command, signals, order.keep))
+            guarded = GuardedRun(order, signals, signals.child(path, order.command, order.keep))
             try:
                 status = guarded.run()
             except StoreError as error:
@@ -125,8 +126,7 @@ def run_guarded(order: Order) -> int:
             say(f"{order.command[0]!r} ended with {status}; next try for {order.name!r} in about {pause:g} s.")
             try:
                 signals.wait_again()
-                with signals.breaking():
-                    time.sleep(pause * random.uniform(0.5, 1.0))
+                signals.sleep(pause * random.uniform(0.5, 1.0))
             except WaitBroken as signalled:
                 return BY_SIGNAL + signalled.number
 
@@ -292,40 +292,28 @@ class GuardedRun:
                     kill_at = self._stop()
                 elif time.monotonic() >= kill_at:
                     kill_at = math.inf
-                    self._child.send(signal.SIGKILL)
-            elif event.kind == "signal":
-                self._pass_on(event)
-            elif not self._lost:
+                    self._child.kill()
+            elif event.kind in ("signal", "suspend"):
+                self._note(event)
+                self._child.pass_on(event)
+            elif event.kind == "lost" and not self._lost:
                 self._say_lost("; stopping the command.")
                 kill_at = self._stop()
 
     def _was_stopped(self) -> bool:
         """Return True if a signal that ends commands arrived before the command ended, handled or pending."""
-        while (event := self._signals.next(0.0)) is not None and event.number != signal.SIGCHLD:
+        while (event := self._signals.next(0.0)) is not None and event.kind != "child":
             self._note(event)
         return bool(self.ended_by)
 
     def _note(self, event: SignalEvent) -> None:
         """Remember a signal that ends commands, unless the command sent it to its own group."""
-        if event.number in ORDERS and event.sender != self._child.pid:
+        if event.ends and event.sender != self._child.pid:
             self.ended_by = event.number
 
     def _stop(self) -> float:
         """Stop the command; return the time at which it must be killed."""
-        self._child.send(signal.SIGTERM)
-        self._child.send(signal.SIGCONT)  # a stopped process handles TERM only after CONT
-        return time.monotonic() + self._order.grace
-
-    def _pass_on(self, event: SignalEvent) -> None:
-        if event.number == signal.SIGCHLD:
-            return
-        self._note(event)
-        if not event.by_terminal and event.sender != self._child.pid:
-            self._child.send(event.number)
-        if event.number == signal.SIGTSTP:
-            stop_here()
-            if not event.by_terminal:  # otherwise the user who continues the job also continues the command
-                self._child.send(signal.SIGCONT)
+        return time.monotonic() + (self._order.grace if self._child.ask_to_end() else 0.0)
 
     def _hold_on(self, status: int, until: float, lost: str) -> int:
         """Hold the lock until a moment, the end of all processes, or a signal.
@@ -337,16 +325,16 @@ class GuardedRun:
         """
         while (left := until - time.monotonic()) > 0:
             event = self._signals.next(min(left, POLL_INTERVAL))
-            if event is None or event.number == signal.SIGCHLD:
+            if event is None or event.kind == "child":
                 self._child.look()
             elif event.kind == "gone":
                 break
             elif event.kind == "lost":
                 self._say_lost(lost)
                 return LOCK_LOST
-            elif event.number == signal.SIGTSTP:
-                stop_here()
-            elif event.number in ENDING:
+            elif event.kind == "suspend":
+                self._child.pass_on(event)
+            else:
                 self.ended_by = event.number
                 if until == math.inf:
                     got = signal.Signals(event.number).name
