@@ -53,7 +53,7 @@ def test_a_bucket_that_lets_two_win_is_found_out() -> None:
 def test_other_stores_say_that_it_is_not_for_them() -> None:
     done = command("memory://")
     assert done.returncode == 64
-    assert "needs a bucket" in done.stderr
+    assert "such as s3://" in done.stderr
 
 
 def test_a_race_for_a_bucket_that_is_not_there_is_an_error(url: str) -> None:

@@ -190,7 +190,9 @@ def doctor(store: str | None, namespace: str, as_json: bool, race: bool, clients
     with connect(store, namespace=namespace) as locks:
         racing = getattr(locks._client.store, "race", None)
         if race and racing is None:
-            raise click.UsageError(f"--race needs a bucket (s3://, gs://, az://), not {one_line(name)}.")
+            raise click.UsageError(
+                f"--race needs a store of conditional writes, such as s3://, not {one_line(name)}."
+            )
         checks: list[Check] = racing(clients, rounds) if racing is not None and race else locks.doctor()
     statuses = {check.status for check in checks}
     unusable = statuses == {"fail"} and not race
