@@ -1,15 +1,16 @@
 """Steps by compare and swap: the cached line alone is never the answer."""
 
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from interlock.core.claims import SEPARATOR, Claim, LockSpec
+from interlock.core.claims import MICROS, SEPARATOR, Claim, LockSpec
 from interlock.core.errors import UnknownOutcome
 from interlock.core.failures import NoRoom, Refused, Unreachable
-from interlock.core.line import RENEWAL_GONE, RENEWAL_OK
+from interlock.core.line import RENEWAL_GONE, RENEWAL_OK, decode
 from interlock.testing.waiting import throughout
-from tests.support.text_store import LossyTexts, SlowTexts, Texts, TextStore
+from tests.support.text_store import EstimatedTexts, LossyTexts, SlowTexts, Texts, TextStore
 
 
 def claim(id: str) -> Claim:
@@ -78,4 +79,16 @@ def test_a_step_beside_an_acquire_is_repeated_after_a_lost_reply() -> None:
         assert renewed.result(10) == [RENEWAL_OK]
         assert adopted.result(10) is not None
         assert refused.result(10).state == "refused"
+    queue.close()
+
+
+def test_a_better_estimate_of_the_clock_counts_before_the_next_load() -> None:
+    texts = EstimatedTexts()
+    queue = TextStore(texts).queue()
+    first = claim("first")
+    assert queue.enter(first, None, True, False).state == "using"
+    texts.error = 0.0  # a sample in the meantime
+    assert queue.renew([first]) == [RENEWAL_OK]
+    (place,) = decode(texts.load(first.spec.key)[1]).places
+    assert (place.until - place.ttl) / MICROS == pytest.approx(time.time(), abs=1.0)
     queue.close()

@@ -8,6 +8,7 @@ from interlock.core.claims import Check
 from interlock.core.errors import UnknownOutcome
 from interlock.core.failures import NoAnswer
 from interlock.core.queue import ALL
+from interlock.runtime import clock as runtime_clock
 from interlock.storekit.blocking import BlockingStore
 from interlock.storekit.compare_and_swap import SLACK, SwapSteps, SwapStore
 
@@ -67,6 +68,29 @@ class Texts(SwapStore[int]):
 
     def close(self) -> None:
         pass
+
+
+class EstimatedTexts(Texts):
+    """Texts with an estimate of their clock, which is `error` seconds late."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.error = 2.0
+
+    @property
+    def slack(self) -> int:
+        return int(self.error * 1_000_000)
+
+    @property
+    def ahead(self) -> int:
+        return self._now() - int((runtime_clock.awake_or_not() + self.error) * 1_000_000)
+
+    def load(self, key: str) -> tuple[int | None, str, int]:
+        version, text, now = super().load(key)
+        return version, text, now - self.slack
+
+    def _swap(self, key: str, version: int | None, text: str, now: int) -> int | None:
+        return super()._swap(key, version, text, self._now())  # like a server that cannot compare the time
 
 
 class LossyTexts(Texts):

@@ -3,13 +3,12 @@
 An object begins with a nonce. The ETag of S3 is a hash of the content, so two equal contents would have the same one,
 and a stale write could succeed. An object is never deleted.
 
-**Time.** A bucket reports when an object was written, to the second. That time, and the moments at which this process
-sent the request and received the reply, give an upper and a lower bound of the difference between the bucket's clock
-and the clock of this process; each sample narrows the bounds. The `slack` is half of their distance: leases of this
-process are stored longer by it, and leases of others count as expired later by it. A lease that seems to have expired
-is checked again by a fresh sample. Observations of this process count more than the stored times: a lease that it saw
-renewed lasts at least from its read before that, and a lease that stayed unchanged for its whole length has expired.
-Therefore a write does not change the stored lease ends of other processes' claims.
+**Time.** A bucket reports when an object was written, to the second: a sample for `storekit.server_clock`.  The
+`slack` is the error of that estimate: leases of this process are stored longer by it, and leases of others count as
+expired later by it. A lease that seems to have expired is checked again by a fresh sample. Observations of this
+process count more than the stored times: a lease that it saw renewed lasts at least from its read before that, and a
+lease that stayed unchanged for its whole length has expired. Therefore a write does not change the stored lease ends
+of other processes' claims.
 """
 
 import contextlib
@@ -39,10 +38,10 @@ from interlock.runtime import clock
 from interlock.runtime.host_notifier import neighbours
 from interlock.runtime.process import checked_pid
 from interlock.storekit.compare_and_swap import SwapStore
+from interlock.storekit.server_clock import STALE, ServerClock
 
 LONGEST_NAME = 300  # characters of the part of an object's name that is made of a lock's name; longer ones are hashed
 MARGIN = 0.05  # seconds added to the slack, for the drift of the two clocks between two samples
-STALE = 600.0  # seconds after which a sample is repeated
 JUST_NOW = 1.0  # seconds; a younger sample counts as fresh
 CLOCK = ".clock"
 NOT_FOUND_ERRORS = (NotFoundError, FileNotFoundError)
@@ -74,7 +73,7 @@ class Loaded(NamedTuple):
     nonce: str = ""
 
 
-class BucketClock:
+class BucketClock(ServerClock):
     """An estimate of the bucket's clock; callers pass the store of obstore.
 
     Args:
@@ -82,13 +81,18 @@ class BucketClock:
     """
 
     def __init__(self, path: str) -> None:
+        super().__init__(MARGIN)
         self._path = path
-        self._low, self._high, self._sampled = -1e18, 1e18, -1e18
-        self._age = 1.0  # seconds until the next sample: short at first, because each sample narrows the bounds
+        self._next = 1.0  # seconds until the next sample: short at first, because each sample narrows the bounds
 
-    def sample(self, bucket: Any, age: float) -> None:
-        """Write an object and ask for its time, unless the last sample is younger than `age` in seconds."""
-        if clock.awake_or_not() - self._sampled < age:
+    def sample(self, bucket: Any, age: float | None = None) -> None:
+        """Write an object and ask for its time.
+
+        Args:
+            bucket: a store of obstore.
+            age: seconds; do nothing if the last sample is younger. None for the time until the next sample.
+        """
+        if self.age < (self._next if age is None else age):
             return
         path = f"{self._path}{secrets.token_hex(8)}"
         sent = clock.awake_or_not()
@@ -97,23 +101,9 @@ class BucketClock:
         written = bucket.head(path)["last_modified"]
         with contextlib.suppress(BaseError, FileNotFoundError):  # a failed clean-up does not affect the sample
             bucket.delete(path)
-        low = written.timestamp() - received
-        high = written.timestamp() - sent + (0.0 if written.microsecond else 1.0)
-        if received - self._sampled > STALE or low > self._high + MARGIN or high < self._low - MARGIN:
-            self._low, self._high = low, high  # the old bounds are outdated, or one of the clocks was set
-        self._low, self._high = max(self._low, low), min(self._high, high)
-        self._low, self._high = min(self._low, self._high), max(self._low, self._high)
-        self._sampled, self._age = received, min(STALE, 2 * self._age)
-
-    def ahead(self, bucket: object) -> float:
-        """Return the seconds by which the bucket's clock is ahead of this process."""
-        self.sample(bucket, self._age)
-        return (self._low + self._high) / 2
-
-    def slack(self, bucket: object) -> float:
-        """Return the maximum error of `ahead` in seconds."""
-        self.sample(bucket, self._age)
-        return (self._high - self._low) / 2 + MARGIN
+        earliest = written.timestamp()
+        self.saw(earliest, earliest + (0.0 if written.microsecond else 1.0), sent, received)
+        self._next = min(STALE, 2 * self._next)
 
 
 class Seen(NamedTuple):
@@ -156,7 +146,13 @@ class BucketLines(SwapStore[dict[str, str]]):
     @property
     def slack(self) -> int:
         """Microseconds that the bucket's clock may differ from the estimate."""
-        return int(self._ask(self._clock.slack, self._bucket) * MICROS)
+        self._ask(self._clock.sample, self._bucket)
+        return int(self._clock.error * MICROS)
+
+    @property
+    def ahead(self) -> int:
+        """Microseconds by which the bucket's clock is ahead of this machine's."""
+        return int(self._ahead() * MICROS)
 
     def _ask(self, call: Any, *args: object, expects: tuple[type[Exception], ...] = (), **how: object) -> Any:
         """Call obstore, and translate its errors.
@@ -228,7 +224,8 @@ class BucketLines(SwapStore[dict[str, str]]):
         return loaded.text, loaded.value, int((clock.awake_or_not() + self._ahead()) * MICROS)
 
     def _ahead(self) -> float:
-        return float(self._ask(self._clock.ahead, self._bucket))
+        self._ask(self._clock.sample, self._bucket)
+        return self._clock.ahead
 
     def _judged(self, key: str, text: str, sent: float, received: float) -> str:
         """Return a line with lease ends corrected by this process's observations."""
