@@ -7,8 +7,7 @@ import pytest
 
 import interlock
 from interlock import StoreError
-from interlock.stores import files
-from interlock.stores.files import machine, runtime_folder
+from interlock.stores.files import _posix, runtime_folder
 
 # The mounts of a service with PrivateTmp=yes, with /tmp as a tmpfs and without; see systemd.exec(5).
 HOST = "27 1 254:0 / / rw,relatime - ext4 /dev/vda rw\n33 27 0:28 / /tmp rw,nosuid - tmpfs tmpfs rw\n"
@@ -20,7 +19,7 @@ PRIVATE_ELSEWHERE = "92 27 254:0 /var/tmp/systemd-private-4f2a-app.service-Xb3/t
 @pytest.fixture
 def shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder instead of /tmp."""
-    monkeypatch.setattr(files, "SHARED", str(tmp_path))
+    monkeypatch.setattr(_posix, "SHARED", str(tmp_path))
     monkeypatch.delenv("INTERLOCK_URL", raising=False)
     return tmp_path
 
@@ -75,7 +74,7 @@ def test_a_folder_of_somebody_else_is_refused(shared: Path, monkeypatch: pytest.
 
 
 def test_a_machine_without_a_tmp_says_what_to_do(shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "SHARED", str(shared / "gone"))
+    monkeypatch.setattr(_posix, "SHARED", str(shared / "gone"))
     with pytest.raises(StoreError, match="INTERLOCK_URL"):
         interlock.connect()
 
@@ -84,7 +83,7 @@ def test_a_machine_without_a_tmp_says_what_to_do(shared: Path, monkeypatch: pyte
 def test_a_service_with_a_tmp_of_its_own_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mount: str) -> None:
     mounts = tmp_path / "mountinfo"
     mounts.write_text(HOST + mount)
-    monkeypatch.setattr(machine, "MOUNTS", mounts)
+    monkeypatch.setattr(_posix, "MOUNTS", mounts)
     monkeypatch.delenv("INTERLOCK_URL", raising=False)
     with pytest.raises(StoreError, match=r"private /tmp \(PrivateTmp=\).*INTERLOCK_URL"):
         interlock.connect()
@@ -98,5 +97,5 @@ def test_the_tmp_of_the_machine_is_fine(
 ) -> None:
     mounts = tmp_path / "mountinfo"
     mounts.write_text(text)
-    monkeypatch.setattr(machine, "MOUNTS", mounts)
+    monkeypatch.setattr(_posix, "MOUNTS", mounts)
     interlock.connect().close()

@@ -60,8 +60,8 @@ def test_a_service_with_a_private_tmp_exits_75_with_advice(run_cli: CliRunner) -
         "91 27 0:28 /systemd-private-4f2a-app.service-Xb3/tmp /tmp rw - tmpfs tmpfs rw\n"
     )
     private = run_cli.python_with(
-        "import pathlib\nfrom interlock.stores.files import machine\n"
-        f"machine.MOUNTS = pathlib.Path({str(run_cli.folder / 'mounts')!r})\n"
+        "import pathlib\nfrom interlock.stores.files import _posix\n"
+        f"_posix.MOUNTS = pathlib.Path({str(run_cli.folder / 'mounts')!r})\n"
     )
     status, _, errors = run_cli.run("run", "book", "--", "true", env=private)
     assert status == 75

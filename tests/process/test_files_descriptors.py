@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock.stores.files import liveness
+from interlock.stores.files import _posix
 from interlock.stores.files.liveness import Liveness
 from interlock.testing.other_process import Remote
 from tests.support.files_folder import connect, descriptors, liveness_pipes_of
@@ -101,16 +101,16 @@ def lit(folder: Path) -> Liveness:
 def test_a_liveness_pipe_has_its_name_only_when_it_is_locked(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "alive").mkdir(parents=True)
     other = lit(folder)
-    flock, seen = liveness.flock, []
+    flock, seen = _posix.flock, []
 
     def looks_before(fd: int, how: int) -> None:
-        if how & liveness.LOCK_EX:
+        if how & _posix.LOCK_EX:
             seen.append([name for name in os.listdir(folder / "alive") if name[0] != "." and name != other.token])
         flock(fd, how)
-        if how & liveness.LOCK_EX:
+        if how & _posix.LOCK_EX:
             other.sweep()
 
-    monkeypatch.setattr(liveness, "flock", looks_before)
+    monkeypatch.setattr(_posix, "flock", looks_before)
     made = lit(folder)
     assert seen == [[]]
     assert other.is_alive(made.token)

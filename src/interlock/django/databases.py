@@ -27,7 +27,8 @@ from interlock.core.options import Options, path_url
 from interlock.core.queue import Feature
 from interlock.django.conf import database_of_claims
 from interlock.storekit.store import Store
-from interlock.stores.files.opening import Sharing, make_folder
+from interlock.stores.files.open_file import Sharing
+from interlock.stores.files.system import system
 
 if TYPE_CHECKING:
     from interlock.core._async.protocols import AsyncQueue
@@ -154,7 +155,7 @@ def _beside(alias: str, most: int) -> Store:
         folder = folder_beside(alias)
         with suppress(OSError):  # the store reports the error
             if not folder.is_dir():
-                make_folder(folder, *_sharing(_file(alias)))
+                system.make_folder(folder, *_sharing(_file(alias)))
     return open_store(url_beside(alias))
 
 

@@ -1,6 +1,6 @@
 """What `_fast_path.c` offers; `fd`, `mark` and `head` are those of a LineFile whose mutex the caller has."""
 
-from interlock.stores.files.opening import OpenFile
+from interlock.stores.files.open_file import OpenFile
 
 def enter(
     fd: int,

@@ -13,6 +13,7 @@ from interlock.stores.files.liveness import Liveness
 from interlock.stores.files.machine import check_of
 from interlock.stores.files.opening import failing, read_file
 from interlock.stores.files.slots import FREE, HEAD_MOST, Slot, file_name, head_of, key_in, parse, raws_in
+from interlock.stores.files.system import system
 
 OWN_FILES = {NAME, "lines", "alive", "kept"}
 MAX_FILES_SHOWN = 5
@@ -47,7 +48,7 @@ def _liveness_pipes(folder: Folder, liveness: Liveness) -> Check:
         for place in places
         if place.liveness_token and not os.path.lexists(folder.alive / place.liveness_token)
     }
-    pids = sorted(pid for pid in {token.partition("-")[0] for token in gone} if os.path.exists(f"/proc/{pid}"))
+    pids = sorted(pid for pid in {token.partition("-")[0] for token in gone} if system.is_running(pid))
     if pids:
         return Check(
             "liveness pipes",

@@ -18,7 +18,8 @@ from interlock.runtime.process import pid
 from interlock.storekit._sync.step_queue import pause_before_look
 from interlock.stores.files.line_file import give_turn
 from interlock.stores.files.slots import tail
-from interlock.stores.files.steps import FileSteps, PipeWaiter
+from interlock.stores.files.steps import FileSteps
+from interlock.stores.files.wakeups import FileWaiter
 
 native = None
 """The compiled module; None if it is not installed, or INTERLOCK_PURE is set in the environment."""
@@ -66,10 +67,10 @@ class Quick:
             except OSError:
                 return None  # the step in Python raises the error
         pipe = 0
-        if isinstance(waiter, PipeWaiter):
+        if isinstance(waiter, FileWaiter):
             # Before the step, because another process may promote the claim directly after it.
             steps.waiters.add(id, waiter)
-            pipe = int(steps.reachable(waiter))
+            pipe = int(waiter.channel() or 0)
         token = steps.liveness.token
         end = tail(
             spec.units,
@@ -89,7 +90,7 @@ class Quick:
             )
         if answer.__class__ is tuple:
             before, micros = answer
-            steps.liveness.watch(waiter.pipe, (before,))  # type: ignore[union-attr]
+            waiter.watch((before,))  # type: ignore[union-attr]
             return EnterResult("pending", poll_after=pause_before_look(steps.poll_after, micros))
         if answer > 0:
             if waiter is not None:

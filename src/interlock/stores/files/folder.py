@@ -13,18 +13,12 @@ from pathlib import Path
 
 from interlock.core.errors import InvalidArgument, StoreError
 from interlock.stores.files.liveness import Liveness
-from interlock.stores.files.machine import boot_id, clock, refuse_file_system
-from interlock.stores.files.opening import (
-    NotOurs,
-    Sharing,
-    failing,
-    make_folder,
-    open_file,
-    opened,
-    put,
-    read_file,
-    sharing_of,
-)
+from interlock.stores.files.machine import refuse_file_system
+from interlock.stores.files.open_file import NotOurs, Sharing, sharing_of
+from interlock.stores.files.opening import failing, open_file, put, read_file
+from interlock.stores.files.system import system
+
+boot_id = system.boot_id
 
 FOLDER_ATTEMPTS = 50
 NAME = "interlock"
@@ -48,9 +42,7 @@ class Folder:
     def __init__(self, path: str, mode: int | None = None, allow: str = "") -> None:
         if "\0" in path:
             raise InvalidArgument("The folder of file:// must not contain a NUL character.")
-        if not os.path.isabs(path):
-            raise InvalidArgument(f"file:// needs an absolute folder, not {path!r}. Write file:///var/lib/app/locks.")
-        self.path = Path(path)
+        self.path = Path(system.folder_path(path))
         self.lines = self.path / "lines"
         self.alive = self.path / "alive"
         self.kept = self.path / "kept"
@@ -78,7 +70,7 @@ class Folder:
         """Try `repair` once; no attribute changes before all checks have passed."""
         if not os.path.isdir(self.path):
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            make_folder(self.path, 0o700 if self._mode is None else self._mode)
+            system.make_folder(self.path, 0o700 if self._mode is None else self._mode)
         sharing = sharing_of(os.stat(self.path))
         if self._mode is not None and (sharing.mode ^ self._mode) & 0o1777:
             raise StoreError(
@@ -98,7 +90,7 @@ class Folder:
         A process that has joined never changes it: if other machines reach the folder, but not its locks, one of the
         machines notices the other.
         """
-        here = FOLDER_MAGIC + f"3\nboot={boot_id()}\nclock={clock()}\n".encode()
+        here = FOLDER_MAGIC + f"3\nboot={boot_id()}\nclock={system.time_namespace()}\n".encode()
         with open(open_file(os.path.realpath(self.path), NAME, sharing), "r+b", 0) as marker:
             found = marker.read(MARKER_SIZE)
             if found and not found.startswith(FOLDER_MAGIC):
@@ -128,13 +120,8 @@ class Folder:
     def _see_to(self, room: Path, sharing: Sharing) -> None:
         """Create a subfolder, or check that all users of the folder can use the existing one."""
         if not os.path.lexists(room):
-            make_folder(room, sharing.mode, sharing)
-        with opened(room) as fd:
-            found = os.fstat(fd)
-            if not sharing.trusts(found.st_uid):
-                raise NotOurs(f"{room} belongs to user {found.st_uid}. Inspect it, and remove it.")
-            if found.st_uid == os.geteuid() and stat.S_IMODE(found.st_mode) != sharing.mode:
-                os.fchmod(fd, sharing.mode)
+            system.make_folder(room, sharing.mode, sharing)
+        system.check_folder(room, sharing)
 
     def stay(self) -> None:
         """Join again if the folder or its marker was removed or replaced.
@@ -171,7 +158,7 @@ class Folder:
             put(file.fileno(), data, 0)
             file.truncate(len(data))
         if not sticky:
-            os.replace(self.kept / new, self.kept / name)
+            system.replace(self.kept / new, self.kept / name)
 
     def value_kept(self, name: str, done: int) -> str | None:
         """Return the value of the completed run whose record ends at `done`; None if a power failure lost it."""

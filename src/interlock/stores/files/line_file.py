@@ -1,13 +1,12 @@
 """The open file of one name: the guard, reading and writing."""
 
-import contextlib
 import os
-from fcntl import F_GETFL, F_SETFL, LOCK_EX, LOCK_NB, LOCK_UN, fcntl, flock
 
 from interlock.runtime import clock
 from interlock.storekit.blocking import Section
 from interlock.stores.files.folder import Folder
-from interlock.stores.files.opening import MOST_BYTES, NotOurs, OpenFile, open_file, put
+from interlock.stores.files.open_file import MOST_BYTES, NotOurs, OpenFile
+from interlock.stores.files.opening import open_file, put
 from interlock.stores.files.slots import (
     DONE_AT,
     FREE,
@@ -25,14 +24,17 @@ from interlock.stores.files.slots import (
     raws_in,
     text_of,
 )
+from interlock.stores.files.system import system
 from interlock.stores.files.write_plan import Action, RecordWrite, Write
 
 SPINS = 60
 MOST_SPIN = 0.005  # seconds: on a busy machine one sched_yield may take as long
 MOST_IDLE = 8  # slots that an empty line keeps
-TRY_LOCK = LOCK_EX | LOCK_NB
-give_turn = getattr(os, "sched_yield", lambda: None)
-NOATIME = getattr(os, "O_NOATIME", 0)
+TRY_LOCK = system.LOCK_EX | system.LOCK_NB
+UNLOCK = system.LOCK_UN
+flock = system.flock
+give_turn = system.give_turn
+pread = system.pread
 TRUST = 0.02  # seconds for which a check that a line file or a liveness pipe is still in its folder counts
 
 
@@ -91,7 +93,7 @@ class LineFile(OpenFile):
                     break
                 give_turn()
                 continue
-            data = os.pread(self.fd, self._span, 0)
+            data = pread(self.fd, self._span, 0)
             whole = data.startswith(self.head) and not (len(data) - len(self.head)) % SLOT
             if not (whole and len(data) < self._span and clock.now() < self.trusted):
                 data = self._read_carefully(data)
@@ -103,7 +105,7 @@ class LineFile(OpenFile):
     def unguard(self) -> None:
         """Release the guard, if held, unless the descriptor belongs to another file now."""
         if self.is_ours():
-            flock(self.fd, LOCK_UN)
+            flock(self.fd, UNLOCK)
         if self.retired:
             self.shut()
 
@@ -117,11 +119,11 @@ class LineFile(OpenFile):
             if len(data) > MOST_BYTES:
                 raise NotOurs(f"{self.path} is longer than {MOST_BYTES} bytes. Inspect the file, and remove it.")
             self._span *= 2
-            data = os.pread(self.fd, self._span, 0)
+            data = pread(self.fd, self._span, 0)
         right = self.head[:DONE_AT] + moment(max(0, micros_in(data, DONE_AT))) + self.head[DONE_AT + MOMENT_LENGTH :]
         if not data.startswith(right) or (len(data) - len(right)) % SLOT:
             self._put_right(data)
-            data = os.pread(self.fd, self._span, 0)
+            data = pread(self.fd, self._span, 0)
         self.trusted = clock.now() + TRUST
         return data
 
@@ -157,8 +159,7 @@ class LineFile(OpenFile):
             # A random file offset, which pread and pwrite do not change.  If the program closes the descriptor and
             # another file gets its number, the offset differs.
             self.mark = os.lseek(self.fd, (1 << 30) + int.from_bytes(os.urandom(4)) // 4, os.SEEK_SET)
-            if NOATIME and os.fstat(self.fd).st_uid == os.geteuid():  # otherwise each read updates the access time
-                fcntl(self.fd, F_SETFL, fcntl(self.fd, F_GETFL) | NOATIME)
+            system.hide_reads(self.fd)
         except BaseException:
             self.close()
             raise
@@ -226,6 +227,4 @@ class LineFile(OpenFile):
         if self.links() == 1 and self.is_found():
             self._folder.drop_value(self.name)
             os.ftruncate(self.fd, 0)  # other processes with this file open look for its path seldom
-            with contextlib.suppress(OSError):
-                os.unlink(self.path)
-            self.close()
+            system.remove_empty(self)

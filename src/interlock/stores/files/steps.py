@@ -7,7 +7,6 @@ or task that still waits at a wake-up pipe closes it.
 
 import contextlib
 import os
-import resource
 import threading
 import weakref
 from collections.abc import Callable, Sequence
@@ -37,16 +36,17 @@ from interlock.core.line import (
     record_in,
     renew,
 )
-from interlock.core.queue import Granted, Wakeable
+from interlock.core.queue import Wakeable
 from interlock.runtime import clock
 from interlock.runtime.process import HOST, checked_pid, each_in_forked_child, pid
-from interlock.runtime.waiters import Notifier, Waiters
+from interlock.runtime.waiters import Notifier
 from interlock.storekit._sync.step_queue import StepStore
 from interlock.storekit.blocking import WITHIN_A_STEP
 from interlock.stores.files.folder import Folder, names_in
 from interlock.stores.files.line_file import TRUST, LineFile, give_turn
-from interlock.stores.files.liveness import Liveness, WakeupPipe
-from interlock.stores.files.opening import MOST_BYTES, NotOurs, failed, failing, read_file
+from interlock.stores.files.liveness import Liveness
+from interlock.stores.files.open_file import MOST_BYTES, NotOurs
+from interlock.stores.files.opening import failed, failing, read_file
 from interlock.stores.files.slots import (
     DONE_AT,
     HEAD_MOST,
@@ -58,40 +58,14 @@ from interlock.stores.files.slots import (
     parse,
     raws_in,
 )
+from interlock.stores.files.system import system
+from interlock.stores.files.wakeups import FileWaiter, Wakeups
 from interlock.stores.files.write_plan import Action, RecordWrite, Tell, actions, dead_among, line_of, watched_by
 
 MAX_OPEN_FILES = 256  # files of names
 SWEEP = 50  # names that a process checks for removal when it connects
 OLD = 60.0  # seconds without use, after which a process that connects may remove the file of a name
 Q = TypeVar("Q")
-
-
-class PipeWaiter:
-    """A waiter that reads a pipe.
-
-    Args:
-        steps: the lines of the folder.
-
-    Attributes:
-        pipe: the pipe by which other processes notify it.
-    """
-
-    __slots__ = ("__weakref__", "_message", "_steps", "pipe")
-
-    def __init__(self, steps: "FileSteps") -> None:
-        self._steps = steps
-        self._message: Granted | None = None
-        self.pipe: WakeupPipe = steps.liveness.pipe(self)
-
-    def wake(self, message: Granted | None = None) -> None:
-        """Wake the waiter, from any thread; it keeps the last message until the next `wait`."""
-        if message is not None:
-            self._message = message
-        self.pipe.ring()
-
-    def close(self) -> None:
-        """Return the pipe for the next waiter."""
-        self._steps.liveness.put_back(self.pipe)
 
 
 class FileSteps(StepStore, Notifier):
@@ -102,7 +76,8 @@ class FileSteps(StepStore, Notifier):
 
     Attributes:
         waiters: the waiting claims.
-        liveness: the pipes of this queue; its liveness pipe is made at its first claim.
+        liveness: the liveness file of this queue, which is made at its first claim, and those of others.
+        wakeups: the notifications of its waiters.
         lines: the open line files, by key.
         origin: the calling process.
         trusted: the time until which the last check that the liveness pipe is still in its folder is valid.
@@ -118,12 +93,13 @@ class FileSteps(StepStore, Notifier):
         self.liveness = Liveness(folder.alive, folder.repair)
         self.lines: dict[str, LineFile] = {}
         self.origin = Origin(f"{HOST} {pid()}")
-        self.waiters = Waiters()
+        self.wakeups = _wakeups_of(folder, self.liveness)
+        self.waiters = self.wakeups.waiters
         self.trusted = 0.0
         self.verify: Callable[[], Callable[[str], object] | None] = lambda: None
         self._retired: set[LineFile] = set()
         self._mutex = threading.RLock()  # re-entrant, because a signal handler may interrupt its own thread here
-        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        soft = system.max_open_files()
         self._most_open = min(MAX_OPEN_FILES, soft // 4) if soft > 0 else MAX_OPEN_FILES
 
     @property
@@ -185,7 +161,7 @@ class FileSteps(StepStore, Notifier):
             claim, _, *others = args
             waiter = self.waiters.by_id.get(claim.id)
             ids = (claim.id,)
-            channel = self.reachable(waiter) if isinstance(waiter, PipeWaiter) else ""
+            channel = waiter.channel() if isinstance(waiter, FileWaiter) else ""
             args = (claim, Origin(self.origin.process_name, channel, liveness.token), *others)
         elif transition is adopt and args[-1].liveness_token:
             args = (*args[:-1], Origin(self.origin.process_name, "", liveness.token))
@@ -202,8 +178,8 @@ class FileSteps(StepStore, Notifier):
         mine = self._perform(
             line, len(slots), actions(slots, before, step, ids if transition is enter else ()), after
         )
-        if isinstance(waiter, PipeWaiter) and isinstance(step.answer, QueuedClaim) and step.answer.state != USING:
-            liveness.watch(waiter.pipe, watched_by(after, claim.id))
+        if isinstance(waiter, FileWaiter) and isinstance(step.answer, QueuedClaim) and step.answer.state != USING:
+            waiter.watch(watched_by(after, claim.id))
         return step._replace(promoted=tuple(mine))
 
     def _perform(self, line: LineFile, rows: int, todo: Sequence[Action], after: Line) -> list[QueuedClaim]:
@@ -220,7 +196,7 @@ class FileSteps(StepStore, Notifier):
             elif action.place.liveness_token == self.liveness.token:
                 mine.append(action.place)
             elif action.place.channel:
-                self.liveness.notify(action.place)
+                self.wakeups.notify(action.place)
                 notified = True
         if not after.places:
             line.shorten(rows, after.max_fence)
@@ -228,15 +204,6 @@ class FileSteps(StepStore, Notifier):
             line.unguard()
             give_turn()  # otherwise the kernel, which expects a pipe's writer to sleep soon, delays the woken process
         return mine
-
-    def reachable(self, waiter: PipeWaiter) -> str:
-        """Return the number of a waiter's pipe; replace an unreachable pipe first."""
-        liveness = self.liveness
-        while not liveness.is_reachable(waiter.pipe):
-            old, waiter.pipe = waiter.pipe, liveness.pipe(waiter)
-            liveness.discard(old)
-            waiter.wake()  # a notification in the old pipe would be lost: let the waiter poll
-        return str(waiter.pipe.number)
 
     def notify_others(self, promoted: Sequence[QueuedClaim]) -> None:
         """Do nothing: the step itself notifies waiters in other processes."""
@@ -367,6 +334,7 @@ class FileSteps(StepStore, Notifier):
             self._retired |= {*self.lines.values()}
             self.lines.clear()
         self._retire_all()
+        self.wakeups.close()
         self.liveness.close()
 
     abort = close
@@ -378,7 +346,15 @@ class FileSteps(StepStore, Notifier):
         for line in (*self.lines.values(), *self._retired):
             line.shut()
         self.lines, self._retired = {}, set()
+        self.wakeups.forget()
         self.liveness.forget()
+
+
+def _wakeups_of(folder: Folder, liveness: Liveness) -> Wakeups:
+    """Return the notifications of a queue, as this system has them."""
+    from interlock.stores.files.pipes import Pipes
+
+    return Pipes(folder.alive, liveness)
 
 
 _open: dict[Callable[[], object], FileSteps] = {}

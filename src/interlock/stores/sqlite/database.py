@@ -27,7 +27,7 @@ from interlock.runtime.process import around_forks, checked_pid, in_forked_child
 from interlock.storekit._sync.step_queue import StepStore
 from interlock.storekit.blocking import WITHIN_A_STEP, Section
 from interlock.stores.files.machine import check_of
-from interlock.stores.files.opening import OpenFile
+from interlock.stores.files.open_file import OpenFile
 from interlock.stores.sqlite.opening import Opened, SqliteOptions, keep, open_claims, value_kept
 
 FORK = 10.0  # seconds that a fork waits for a step; the first step takes long, because it opens the files

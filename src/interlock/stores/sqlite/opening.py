@@ -16,10 +16,9 @@ import sqlite3
 import stat
 from collections.abc import Callable
 from contextlib import closing, suppress
-from fcntl import LOCK_EX, LOCK_NB, LOCK_SH, flock
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
-from urllib.parse import SplitResult, parse_qsl, quote, unquote
+from urllib.parse import SplitResult, parse_qsl, unquote
 
 from interlock.core.claims import MICROS
 from interlock.core.errors import InvalidArgument, StoreError
@@ -29,13 +28,19 @@ from interlock.core.redaction import described
 from interlock.runtime import clock
 from interlock.stores.files import machine
 from interlock.stores.files.machine import allowed_in
-from interlock.stores.files.opening import OpenFile, Sharing, failed, kind_of, opener, settle, sharing_of
+from interlock.stores.files.open_file import OpenFile, Sharing, kind_of, sharing_of
+from interlock.stores.files.opening import failed
+from interlock.stores.files.system import system
 
+EXCLUSIVE_TRY, SHARED_TRY = system.LOCK_EX | system.LOCK_NB, system.LOCK_SH | system.LOCK_NB
 BESIDE = ".locks"  # the suffix of the file of locks beside an engine's database
 _MEMORY = (
     "Only one connection sees a database in memory. For the threads and tasks of one process write memory://; "
     "otherwise give the locks a file: sqlite:////var/lib/app/locks.db."
 )
+
+
+NOBODY_ELSE = Sharing(0o700, 0, 0)  # this user and root
 
 
 class SqliteOptions(NamedTuple):
@@ -107,7 +112,7 @@ def _followed(path: str) -> str:
     """
     folder, name = os.path.split(path)
     path = os.path.join(os.path.realpath(folder), name)
-    if os.path.islink(path) and os.lstat(path).st_uid not in (0, os.geteuid()):
+    if os.path.islink(path) and not system.trusts(NOBODY_ELSE, os.lstat(path).st_uid):
         raise InvalidArgument(f"{path} is a symbolic link of another user. Write the path of the file itself.")
     return os.path.realpath(path)
 
@@ -186,7 +191,7 @@ def open_claims(options: SqliteOptions, alive: OpenFile) -> Opened:
         if sharing.mode & stat.S_ISVTX:  # users who may write to a sticky folder share nothing in it but their own
             sharing = sharing._replace(mode=sharing.mode & ~0o022)
         machine.refuse_file_system(Path(folder), options.allow, f"sqlite:///{path}")
-        if not os.access(folder, os.W_OK | os.X_OK, effective_ids=True):
+        if not system.may_use(folder, os.W_OK | os.X_OK):
             raise StoreError(
                 f"This user cannot write to {folder}, where SQLite needs a journal. Choose another folder."
             )
@@ -207,7 +212,7 @@ def open_claims(options: SqliteOptions, alive: OpenFile) -> Opened:
 def _of_this_boot(execute: Execute, path: str, sharing: Sharing, alive: OpenFile) -> Opened:
     """Open the file of the claims, inside a transaction that excludes other processes."""
     began = int((clock.time_of_day() - clock.awake_or_not()) * MICROS)
-    here = Boot(secrets.token_hex(6), machine.boot_id(), machine.clock(), began)
+    here = Boot(secrets.token_hex(6), system.restart_id(), system.time_namespace(), began)
     row = execute("SELECT file, id, clock, ahead FROM boot").fetchone()
     boot = here if row is None else Boot(*row)
     file = f"{path}-{boot.file}"
@@ -233,8 +238,8 @@ def _of_this_boot(execute: Execute, path: str, sharing: Sharing, alive: OpenFile
         )
     check_file(file, sharing)
     alive.path = file
-    alive.take(os.O_RDONLY)
-    flock(alive.fd, LOCK_SH | LOCK_NB)
+    system.take(alive)
+    system.flock(alive.fd, SHARED_TRY)
     connection = connect(file)
     for words in PRAGMAS:
         connection.execute(words)
@@ -243,9 +248,9 @@ def _of_this_boot(execute: Execute, path: str, sharing: Sharing, alive: OpenFile
 
 def _lives(file: str) -> bool:
     """Return True if a living process has a file of claims open, by its flock."""
-    with suppress(FileNotFoundError), open(file, "rb", 0, opener=opener) as opened:
+    with suppress(FileNotFoundError), open(file, "rb", 0, opener=system.opener) as opened:
         try:
-            flock(opened, LOCK_EX | LOCK_NB)
+            system.flock(opened.fileno(), EXCLUSIVE_TRY)
         except BlockingIOError:
             return True
     return False
@@ -298,7 +303,7 @@ def value_kept(path: str, key: bytes) -> str:
 def connect(path: str) -> sqlite3.Connection:
     """Return a connection to an existing file; nothing is read yet."""
     return sqlite3.connect(
-        f"file:{quote(os.fsencode(path))}?mode=rw", uri=True, timeout=0, isolation_level=None, check_same_thread=False
+        f"{system.database_url(path)}?mode=rw", uri=True, timeout=0, isolation_level=None, check_same_thread=False
     )
 
 
@@ -334,9 +339,9 @@ def check_file(path: str, sharing: Sharing) -> None:
         what = f"is {kind_of(found.st_mode)}, not a file"
     elif found.st_nlink > 1:
         what = "has a second name (a hard link), under which others would not find its journal"
-    elif not sharing.trusts(found.st_uid):
+    elif not system.trusts(sharing, found.st_uid):
         what = f"belongs to user {found.st_uid}. To share locks, use a folder of the users' group, chmod 2770"
-    elif not os.access(path, os.R_OK | os.W_OK, effective_ids=True):
+    elif not system.may_use(path, os.R_OK | os.W_OK):
         what = f"is not readable and writable by this user (mode {stat.S_IMODE(found.st_mode):o}). Run chmod"
     if what:
         raise StoreError(f"{path} {what}. Nothing was changed.")
@@ -344,5 +349,5 @@ def check_file(path: str, sharing: Sharing) -> None:
 
 def _make(path: str, sharing: Sharing) -> None:
     """Create an empty file; do nothing if it exists."""
-    with suppress(FileExistsError), open(path, "xb", 0, opener=opener) as file:
-        settle(file.fileno(), os.fstat(file.fileno()), sharing.file_mode, sharing)
+    with suppress(FileExistsError), open(path, "xb", 0, opener=system.opener) as file:
+        system.settle(file.fileno(), os.fstat(file.fileno()), sharing.file_mode, sharing)

@@ -1,36 +1,16 @@
 """The queue of a folder; compiled code performs the common steps, if it is installed."""
 
 from collections.abc import Callable
+from functools import partial
 from weakref import WeakMethod
 
 from interlock.core._async.protocols import AsyncWaiting
 from interlock.core.claims import Claim
-from interlock.core.queue import EnterResult, Granted, Wakeable
+from interlock.core.queue import EnterResult, Wakeable
 from interlock.runtime import _aio as rt
 from interlock.storekit._async.step_queue import AsyncStepQueue, AsyncStepStore
 from interlock.stores.files.fast_path import Quick, native
-from interlock.stores.files.steps import FileSteps, PipeWaiter
-
-
-class AsyncFileWaiter(PipeWaiter):
-    """A waiter that also wakes when a process before it in the line dies."""
-
-    __slots__ = ()
-
-    async def wait(self, seconds: float) -> Granted | None:
-        """Wait until notified, until a watched process dies, or until `seconds` have passed."""
-        pipe = self.pipe
-        from_pipe = None
-        if self._message is None:
-            watched = {each.fd: token for token, each in pipe.watched.items()}
-            ready = await rt.readable(pipe.fd, watched, seconds)
-            if pipe.fd in ready:
-                from_pipe = pipe.read()
-            # A process that has slept runs slowly, so do no more than this after a plain notification.
-            if len(ready) > (pipe.fd in ready):  # because the pipe of a dead process would be ready forever
-                pipe.unwatch([token for fd, token in watched.items() if fd in ready])
-        message, self._message = self._message, None
-        return from_pipe if message is None else message
+from interlock.stores.files.steps import FileSteps
 
 
 class AsyncFileQueue(AsyncStepQueue):
@@ -50,6 +30,7 @@ class AsyncFileQueue(AsyncStepQueue):
     def __init__(self, lines: FileSteps, steps: AsyncStepStore) -> None:
         super().__init__(steps)
         self._lines = lines
+        self._new_waiter = _waiters_of(lines)
         self._quick = None if native is None else Quick(native, lines)
 
     def watch_doubts(self, verify: Callable[[str], bool]) -> None:
@@ -73,4 +54,14 @@ class AsyncFileQueue(AsyncStepQueue):
         return await super().leave(claim, keep_for, stored_result)
 
     def subscribe(self) -> AsyncWaiting:
-        return AsyncFileWaiter(self._lines)
+        return self._new_waiter()
+
+
+def _waiters_of(lines: FileSteps) -> Callable[[], AsyncWaiting]:
+    """Return a function that makes a waiter, as this system has them."""
+    from interlock.stores.files._async.pipe_waiter import AsyncPipeWaiter
+    from interlock.stores.files.pipes import Pipes
+
+    wakeups = lines.wakeups
+    assert isinstance(wakeups, Pipes)
+    return partial(AsyncPipeWaiter, wakeups)
