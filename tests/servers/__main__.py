@@ -11,6 +11,9 @@ PACKAGES = {
     "pgbouncer": "pgbouncer",
     "mariadb": "mariadb-server",
     "etcd": "etcd-server",
+    "windows": "wine64 wine",
+    "sshfs": "sshfs openssh-sftp-server",
+    "glusterfs": "glusterfs-server",
     "browser": "chromium chromium-driver fonts-dejavu-core",
 }
 

@@ -11,11 +11,13 @@ from tests.servers.etcd import etcd_program
 from tests.servers.home import Closing, Missing
 from tests.servers.hosts import host_programs
 from tests.servers.mariadb import mariadb_programs
+from tests.servers.mounts import glusterfs_program, sshfs_program
 from tests.servers.pgbouncer import pgbouncer_program
 from tests.servers.postgres import postgres_programs
 from tests.servers.redis_server import binary
 from tests.servers.tls import openssl
 from tests.servers.uwsgi import uwsgi_program
+from tests.servers.windows import wine_program
 
 C = TypeVar("C", bound=Closing)
 
@@ -33,13 +35,17 @@ KINDS: dict[str, Callable[[], object]] = {
     "clock": compiler,
     "hosts": host_programs,
     "uwsgi": uwsgi_program,
+    "windows": wine_program,
+    "sshfs": sshfs_program,
+    "glusterfs": glusterfs_program,
 }
 
 
-ONLY_SAID = {"hosts", "azurite", "uwsgi"}
+ONLY_SAID = {"hosts", "azurite", "uwsgi", "windows", "sshfs", "glusterfs"}
 """Kinds whose tests are skipped even with `CI` set: a privilege that can't be installed, packages from npm only,
-which not every machine reaches (S3 runs the same code as Azure), and programs that must be compiled (forks by the C
-library are tested everywhere)."""
+which not every machine reaches (S3 runs the same code as Azure), programs that must be compiled (forks by the C
+library are tested everywhere), wine, which runs on one kind of processor, and file systems of FUSE, which a container
+may not mount."""
 
 
 def available(kind: str) -> str | None:
@@ -47,7 +53,8 @@ def available(kind: str) -> str | None:
 
     Args:
         kind: "valkey", "redis", "tls" (certificates), "postgres", "pgbouncer", "mariadb", "etcd", "seaweedfs",
-            "azurite", "browser", "clock" (of a server, which is set), "hosts" (network namespaces), or "uwsgi".
+            "azurite", "browser", "clock" (of a server, which is set), "hosts" (network namespaces), "uwsgi",
+            "windows" (wine), "sshfs" or "glusterfs" (mounts).
     """
     if kind not in KINDS:
         raise ValueError(f"one of {', '.join(KINDS)}, not {kind!r}")

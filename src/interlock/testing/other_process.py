@@ -5,7 +5,6 @@ string in each line, runs them with the variable `locks`, and answers with the v
 """
 
 import json
-import os
 import queue
 import signal
 import subprocess
@@ -94,7 +93,8 @@ class Remote:
     def close(self) -> None:
         """Kill it if it still runs, and close its pipes."""
         if self.process.poll() is None:
-            self.process.send_signal(signal.SIGCONT)
+            if sys.platform != "win32":  # which can't stop a process
+                self.process.send_signal(signal.SIGCONT)
             self.process.kill()
         self.process.wait(WAIT_LIMIT)
         for stream in (self.process.stdin, self.process.stdout):
@@ -127,14 +127,12 @@ def count(url: str, name: str, path: str, times: int, pause: float = 0.0) -> Non
 
 def log_next(path: str, fence: int, pause: float = 0.0) -> None:
     """Append the number after the last one to the log; two overlapping calls append the same number."""
-    fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC)
-    try:
-        lines = os.pread(fd, 10_000_000, 0).splitlines()
+    with open(path, "a+b", buffering=0) as log:
+        log.seek(0)
+        lines = log.read().splitlines()
         last = int(lines[-1].split()[0]) if lines else 0
         time.sleep(pause)
-        os.write(fd, b"%d %d\n" % (last + 1, fence))
-    finally:
-        os.close(fd)
+        log.write(b"%d %d\n" % (last + 1, fence))
 
 
 def logged(path: str) -> tuple[list[int], list[int]]:

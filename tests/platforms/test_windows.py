@@ -1,0 +1,88 @@
+"""Windows' Python, under wine, runs the tests of the folder `windows`: each test here is one run of them.
+
+`./dev test` runs a choice, which takes two minutes; `./dev test all` runs all of them.
+"""
+
+import re
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.platforms.conftest import SAID, totals
+from tests.servers import PostgresServer, RedisServer, need
+from tests.servers.windows import WindowsPython
+
+FOLDER = Path(__file__).parent / "windows"
+LIMIT = 240  # seconds; of each test in a run pytest.ini there has a limit too
+LONGEST = 3000  # with all of the contract
+
+
+@contextmanager
+def _named(name: str) -> Iterator[str]:
+    yield name
+
+
+@contextmanager
+def _redis() -> Iterator[str]:
+    need("redis")
+    with RedisServer("redis") as server:
+        yield server.url
+
+
+@contextmanager
+def _postgresql() -> Iterator[str]:
+    need("postgres")
+    with PostgresServer() as server:
+        yield f"{server.url}?create=true"
+
+
+STORES: dict[str, Callable[[], AbstractContextManager[str]]] = {
+    "memory": lambda: _named("memory"),
+    "redis": _redis,
+    "postgresql": _postgresql,
+}
+"""The stores on which the contract runs, and how each begins."""
+LOOPS = {"postgresql": "selector"}
+"""The event loops of tasks, unless Windows' default."""
+
+
+def run(windows: WindowsPython, record: Callable[[str, object], None], what: str, whole: bool, *words: str,
+        **more: str) -> None:  # fmt: skip
+    """Let Windows' Python run tests, and say what came of them."""
+    arguments = ["-m", "pytest", "-q", *(["--whole"] if whole else []), *words]
+    try:
+        ran = windows.run(*arguments, timeout=LONGEST if whole else LIMIT, cwd=FOLDER, more=more)
+        status, output = ran.returncode, ran.stdout
+    except subprocess.TimeoutExpired as error:
+        status, output = -1, f"{(error.output or b'').decode(errors='replace')}\n{error}"
+    record(SAID, f"windows: {what}: {totals(output)}")
+    if status:
+        begin = re.search(r"^=+ (FAILURES|ERRORS) =+$", output, re.MULTILINE)
+        pytest.fail(output[begin.start() if begin else 0 :][-6000:], pytrace=False)
+
+
+@pytest.fixture
+def whole(request: pytest.FixtureRequest) -> bool:
+    return not request.config.getoption("thin")
+
+
+@pytest.mark.timeout(LONGEST + 60)
+@pytest.mark.parametrize("name", STORES)
+def test_the_contract_holds_on_windows(
+    name: str, windows: WindowsPython, record_property: Callable[[str, object], None], whole: bool
+) -> None:
+    with STORES[name]() as store:
+        more = {"INTERLOCK_TEST_STORES": store, "INTERLOCK_TEST_LOOP": LOOPS.get(name, "")}
+        run(windows, record_property, f"contract on {name}", whole, "test_contract.py", **more)
+
+
+@pytest.mark.timeout(LONGEST + 60)
+def test_processes_and_interrupts_on_windows(
+    windows: WindowsPython, record_property: Callable[[str, object], None], whole: bool
+) -> None:
+    with _redis() as store:
+        more = {"INTERLOCK_TEST_STORES": f"memory {store}"}
+        run(windows, record_property, "processes", whole, "--ignore=test_contract.py", **more)

