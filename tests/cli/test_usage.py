@@ -1,12 +1,10 @@
 """Wrong usage of any command: one line that says what to do."""
 
-from operator import itemgetter
 from pathlib import Path
 
 import pytest
 
 from interlock.cli import main
-from tests.support.cli_processes import CliRunner
 
 
 @pytest.mark.parametrize(
@@ -81,12 +79,3 @@ def test_wrong_usage_is_64_with_one_line_that_says_what_to_do(
     assert advice in errors
     assert errors.startswith("interlock: ")
     assert errors.count("\n") == 1
-
-
-@pytest.mark.parametrize(
-    "words", [["run", "job"], ["once", "job", "--keep", "1h"], ["lead", "job"]], ids=itemgetter(0)
-)
-def test_a_system_without_fork_is_69_with_one_line(run_cli: CliRunner, words: list[str]) -> None:
-    hidden = run_cli.python_with("import os, sys, subprocess\nsys.modules['fcntl'] = None\ndel os.fork\n")
-    status, _, errors = run_cli.run(*words, "--", "true", extra=hidden)
-    assert (status, errors.count("\n"), f"interlock {words[0]} needs a POSIX system" in errors) == (69, 1, True)

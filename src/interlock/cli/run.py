@@ -6,7 +6,6 @@ from typing import Any
 import click
 
 from interlock.cli import is_given
-from interlock.cli.exit_codes import UNAVAILABLE, fail
 from interlock.cli.output import Duration, completed, name_argument, namespace_option, store_option
 from interlock.client.tokens import Token, read
 
@@ -17,9 +16,7 @@ class Run(click.Command):
     allow_interspersed_args = False
 
     def invoke(self, ctx: click.Context) -> int:
-        """Call the command, if the system and the store support it."""
-        if not hasattr(os, "fork"):
-            return fail(UNAVAILABLE, f"{ctx.command_path} needs a POSIX system. Use a lock in the program itself.")
+        """Call the command, if the store supports it."""
         refuse_memory(ctx.params["store"])
         return int(super().invoke(ctx) or 0)
 
@@ -82,7 +79,7 @@ def token_of(text: str, store: str | None) -> tuple[str, Token, str | None]:
         store: the value of --store; None for $INTERLOCK_URL, or else the token's own store.
     """
     if text == "-":
-        text = b"".join(iter(lambda: os.read(0, 1).strip(b"\n"), b"")).decode(errors="replace")
+        text = b"".join(iter(lambda: os.read(0, 1).strip(b"\n"), b"")).decode(errors="replace").rstrip("\r")
     token = read(text)
     if store is None and not is_given(store):
         known = "" if "***" in token.where or "://" not in token.where else token.where
@@ -120,7 +117,11 @@ def token_of(text: str, store: str | None) -> tuple[str, Token, str | None]:
     help="Exit with CODE if the lock cannot be acquired in time.",
 )
 @click.option(
-    "-c", "--command", "shell", metavar="COMMAND", help="Run COMMAND with $SHELL, or with /bin/sh if $SHELL is unset."
+    "-c",
+    "--command",
+    "shell",
+    metavar="COMMAND",
+    help="Run COMMAND with $SHELL, or with /bin/sh if $SHELL is unset; on Windows with cmd.",
 )
 @click.option(
     "-o",
@@ -176,6 +177,9 @@ def run(command: tuple[str, ...], exclusive: bool, nonblock: bool, shell: str | 
     Exit status: that of COMMAND; 128+n if signal n ended COMMAND or the wait; 1 (or -E) if the lock could not be
     acquired in time; 124 if --timeout stopped COMMAND; 64 usage error; 69 COMMAND was not found or is not executable;
     70 the lock was lost and COMMAND was stopped; 75 store unavailable or unsuitable.
+
+    On Windows, COMMAND gets CTRL_BREAK_EVENT instead of TERM and of Ctrl-C; instead of KILL, it is ended with all
+    processes that it has started.
     """
     chosen = (
         ("-s", given["shared"]), ("-x", exclusive), ("--permits", given["permits"]), ("--attach", given["attach"]),
