@@ -20,6 +20,7 @@ REST = {
     "memory": "x",
     "file": "/{folder}/locks",
     "sqlite": "//{folder}/locks.db",
+    "share": "/{folder}",
 }  # of the URLs; others name a server
 OF_DJANGO = """
 import django

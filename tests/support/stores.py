@@ -17,6 +17,7 @@ from interlock.stores.postgresql.ddl import ddl
 from interlock.testing.store_fixture import StoreFixture
 from tests.servers import EtcdServer, MariaServer, PostgresServer, RedisServer, SeaweedServer, need
 from tests.servers.server import Server
+from tests.support.brief_share import BriefShareStore
 from tests.support.memory_records import MemoryRecords, RecordsStore
 from tests.support.text_store import Texts, TextStore
 
@@ -169,6 +170,11 @@ def _bucket(folder: Path) -> StoreFixture:
     return StoreFixture(open=lambda: open_store(bucket))
 
 
+def _share(folder: Path) -> StoreFixture:
+    (folder / "locks").mkdir()
+    return StoreFixture(open=lambda: BriefShareStore(str(folder / "locks")))
+
+
 PARTIAL_ROWS = [
     Row("postgresql+advisory", ("postgresql+advisory",), _advisory, reaches_processes=True, frees_at_death=True),
     Row(
@@ -200,4 +206,5 @@ ROWS = [
     Row("etcd", ("etcd", "etcds"), _etcd, reaches_processes=True),
     Row("s3", ("s3", "gs", "az"), _s3, reaches_processes=True),
     Row("bucket in memory", (), _bucket, twin=True),
+    Row("share", ("share",), _share),
 ]

@@ -8,7 +8,6 @@ from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 from interlock.api._sync.locks import Locks
 from interlock.client.base_client import BaseClient
-from interlock.core.claims import DEFAULT_TTL
 from interlock.core.errors import InvalidArgument, StoreError
 from interlock.core.options import path_url
 from interlock.core.redaction import described, masked, why
@@ -31,6 +30,7 @@ SCHEMES = {
     "interlock.stores.advisory:AdvisoryStore": ("postgresql+advisory", "mysql+advisory", "mariadb+advisory"),
     "interlock.stores.etcd:EtcdStore": ("etcd", "etcds"),
     "interlock.stores.bucket:BucketStore": ("s3", "gs", "az"),
+    "interlock.stores.share:ShareStore": ("share",),
     "interlock.stores.sqlite:SqliteStore": ("sqlite", "sqlite+pysqlite", "sqlite+aiosqlite"),
 }  # fmt: skip
 BUILT_IN = {scheme: store for store, schemes in SCHEMES.items() for scheme in schemes}
@@ -191,7 +191,7 @@ def connect(
     url: object = None,
     *,
     namespace: str = "",
-    ttl: float = DEFAULT_TTL,
+    ttl: float | None = None,
     password: Callable[[], str] | None = None,
     dial: Callable[[], object] | None = None,
 ) -> Locks:
@@ -202,7 +202,7 @@ def connect(
             `pathlib.Path`; or a client of the program, such as redis.Redis(); None for $INTERLOCK_URL, or else
             files in /tmp/interlock-UID, a per-user directory that depends on no other setting.
         namespace: separates applications that share a store.
-        ttl: default lease of its locks in seconds.
+        ttl: default lease of its locks in seconds; None for the store's own: 30, on share:// 60.
         password: returns the password for each new connection, such as a cloud token (PostgreSQL, MySQL, MariaDB).
         dial: returns a new connection of psycopg or PyMySQL, for settings that a URL cannot contain.
 
@@ -217,7 +217,7 @@ def aconnect(
     url: object = None,
     *,
     namespace: str = "",
-    ttl: float = DEFAULT_TTL,
+    ttl: float | None = None,
     password: Callable[[], str] | None = None,
     dial: Callable[[], object] | None = None,
 ) -> "AsyncLocks":
@@ -241,7 +241,7 @@ def _connected(
     connects: Callable[..., L],
     url: object,
     namespace: str,
-    ttl: float,
+    ttl: float | None,
     password: Callable[[], str] | None,
     dial: Callable[[], object] | None,
 ) -> L:

@@ -38,7 +38,7 @@ class BaseClient:
     Args:
         store: the store of the claims.
         namespace: separates applications that share a store.
-        ttl: default lease of its locks in seconds.
+        ttl: default lease of its locks in seconds; None for the store's own.
 
     Attributes:
         source: `connect`, `aconnect` and the URL, for another process; None if the connection was not made from a
@@ -48,10 +48,10 @@ class BaseClient:
         now: the clock of its leases, in seconds.
     """
 
-    def __init__(self, store: Store, namespace: str, ttl: float) -> None:
+    def __init__(self, store: Store, namespace: str, ttl: float | None) -> None:
         self.store = store
         self.namespace = checked_text(namespace, "namespace", MAX_NAME)
-        self.ttl = checked_ttl(ttl)
+        self.ttl = store.default_ttl if ttl is None else self.checked_ttl(ttl)
         self.closed = False
         self.source: tuple[Callable[..., object], Callable[..., object], str] | None = None
         self.now = store.now
@@ -71,11 +71,15 @@ class BaseClient:
         """Return the key of a name."""
         return self.namespace + SEPARATOR + checked_name(name)
 
+    def checked_ttl(self, ttl: object) -> float:
+        """Return `ttl` as seconds if it is a valid lease on this store, else raise InvalidArgument."""
+        return checked_ttl(ttl, self.store.shortest_ttl, self.store.default_ttl)
+
     def spec(
         self, name: str, units: int, capacity: int, ttl: float | None, label: str | None, at_least: float = 0.0
     ) -> LockSpec:
         """Return the parameters of a lock object after checking its arguments."""
-        lease = None if ttl is None else checked_ttl(ttl)
+        lease = None if ttl is None else self.checked_ttl(ttl)
         kept = checked_at_least(at_least, lease)
         if capacity > 1:
             self.need("readers" if capacity == WRITER_UNITS else "semaphores")

@@ -7,7 +7,7 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from typing import Literal, NamedTuple
 from urllib.parse import unquote
 
-from interlock.core.claims import SEPARATOR, Claim, LockSpec, checked_ttl
+from interlock.core.claims import SEPARATOR, Claim, LockSpec
 from interlock.core.errors import InvalidArgument, LockLost
 
 BEGINS = "interlock1."
@@ -42,7 +42,7 @@ class Token(NamedTuple):
 
     def spec(self, ttl: float | None) -> LockSpec:
         """Return the parameters of the claim, with another ttl unless that is None."""
-        seconds = self.ttl if ttl is None else checked_ttl(ttl)
+        seconds = self.ttl if ttl is None else ttl
         return LockSpec(self.namespace + SEPARATOR + self.name, self.units, self.capacity, seconds, self.label)
 
     def __repr__(self) -> str:

@@ -19,10 +19,6 @@ MIN_TTL = 0.1
 MAX_NAME = 1000
 MAX_TTL = 10 * 365 * 86400.0
 MIN_DURATION = 0.001  # seconds
-LEASES_END = (
-    " Leases always expire, so a crashed holder cannot block others forever. "
-    f"Omit ttl for the default of {DEFAULT_TTL:g} s."
-)
 MAX_LABEL = 200
 MAX_SHOWN_LENGTH = 60  # characters of an invalid value in a message
 MICROS = 1_000_000  # in a second
@@ -215,9 +211,18 @@ def checked_seconds(
     return float(value)
 
 
-def checked_ttl(ttl: object) -> float:
-    """Return `ttl` as seconds if it is a valid lease, else raise InvalidArgument."""
-    return checked_seconds(ttl, "ttl", MIN_TTL, advice=LEASES_END)
+def checked_ttl(ttl: object, least: float = MIN_TTL, default: float = DEFAULT_TTL) -> float:
+    """Return `ttl` as seconds if it is a valid lease, else raise InvalidArgument.
+
+    Args:
+        ttl: the argument of the caller.
+        least, default: the shortest and the default lease of the store, in seconds.
+    """
+    advice = (
+        " Leases always expire, so a crashed holder cannot block others forever. "
+        f"Omit ttl for the default of {default:g} s."
+    )
+    return checked_seconds(ttl, "ttl", least, advice=advice)
 
 
 def checked_at_least(at_least: object, ttl: float | None) -> float:

@@ -107,7 +107,8 @@ def _check_place(alias: str) -> Iterator[CheckMessage]:
     try:
         found = place(alias)
         checked_text(found.namespace, "namespace", MAX_NAME)
-        checked_ttl(found.ttl)
+        if found.ttl is not None:
+            checked_ttl(found.ttl)
     except LockError as error:
         yield Error(str(error), id="interlock.E001", obj=where)
         return

@@ -19,7 +19,7 @@ from django.conf import settings
 from django.utils.module_loading import import_string
 
 from interlock.api.connect import open_store
-from interlock.core.claims import DEFAULT_TTL, checked_count
+from interlock.core.claims import checked_count
 from interlock.core.errors import InvalidArgument, LockError, StoreError
 from interlock.core.options import Options
 from interlock.core.redaction import described, masked
@@ -40,14 +40,14 @@ class StoreSettings(NamedTuple):
         location: the URL of a store; None without one.
         backend: the import path of a store class; None for the locks of a database.
         options: keyword arguments for that class, or for the database's store.
-        namespace, ttl: as for `interlock.connect`.
+        namespace, ttl: as for `interlock.connect`; a `ttl` of None is the store's own default.
     """
 
     location: str | None
     backend: str | None
     options: Options
     namespace: str
-    ttl: float
+    ttl: float | None
 
     def __repr__(self) -> str:
         shown = masked(self.location) if self.location is not None else self.backend or self.database
@@ -132,7 +132,7 @@ def place(alias: str) -> StoreSettings:
         location, backend = None, ORM_STORE
     if MAX_CONNECTIONS in options:
         options["max_connections"] = options.pop(MAX_CONNECTIONS)
-    return StoreSettings(location, backend, options, given.get("NAMESPACE", ""), given.get("TTL", DEFAULT_TTL))
+    return StoreSettings(location, backend, options, given.get("NAMESPACE", ""), given.get("TTL"))
 
 
 def database_of_claims() -> str:

@@ -37,6 +37,7 @@ from interlock.core.line import (
 from interlock.runtime import _threads as rt
 from interlock.runtime import clock
 from interlock.runtime.host_notifier import LONGEST_POLL_MICROS, neighbours, sooner
+from interlock.runtime.waiters import Notifier
 from interlock.storekit._sync.step_queue import StepStore
 
 V = TypeVar("V")
@@ -210,7 +211,7 @@ class SwapSteps(StepStore, Generic[V]):
         store: the store of texts.
     """
 
-    notifier = neighbours
+    notifier: Notifier = neighbours
 
     def __init__(self, store: SwapStore[V]) -> None:
         self._store = store
@@ -448,6 +449,29 @@ def _longer(argument: Any, slack: int) -> Any:
         return argument
     spec = argument.spec
     return argument._replace(spec=spec._replace(ttl=spec.ttl + 2 * slack / MICROS))
+
+
+def with_stored_ends(before: str, text: str) -> str:
+    """Return a line in which other processes' unrenewed claims keep their stored ends.
+
+    If this process stored its own estimates of their ends, other processes would take them for renewals.
+
+    Args:
+        before: the line as it is stored.
+        text: the line to write.
+    """
+    stored = {(place.id, place.renewal_count): place.until for place in decode(before).places} if before else {}
+    line = decode(text)
+    return encode(
+        line._replace(
+            places=tuple(
+                place
+                if place.process_name == neighbours.home
+                else place._replace(until=stored.get((place.id, place.renewal_count), place.until))
+                for place in line.places
+            )
+        )
+    )
 
 
 def _unwritten(step: StepResult, before: Line, now: int) -> StepResult:

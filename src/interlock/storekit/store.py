@@ -6,6 +6,7 @@ from typing import Any, Protocol, cast
 
 from interlock.core._async.protocols import AsyncQueue
 from interlock.core._sync.protocols import Queue
+from interlock.core.claims import DEFAULT_TTL, MIN_TTL
 from interlock.core.errors import StoreError
 from interlock.core.queue import Feature
 from interlock.runtime import clock
@@ -27,12 +28,15 @@ class Store(Protocol):
             Unless the store is `in_process`, the claims of a queue then end with that queue too.
         in_process: True if its lines are in the memory of this process.
         now: the clock of the holders' leases, in seconds.
+        shortest_ttl, default_ttl: seconds of the shortest lease that it accepts, and of the default lease.
     """
 
     features: frozenset[Feature] = frozenset()
     frees_at_death: bool = False
     in_process: bool = False
     now: Callable[[], float] = staticmethod(clock.awake_or_not)  # leases of a server run on during a suspension
+    shortest_ttl: float = MIN_TTL
+    default_ttl: float = DEFAULT_TTL
 
     def queue(self) -> Queue:
         """Return a new queue, for the threads of the calling process."""

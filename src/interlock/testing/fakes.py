@@ -10,7 +10,7 @@ from interlock.api._sync.locks import Locks
 from interlock.client._async.grants import AsyncGrant
 from interlock.client._sync.grants import Grant
 from interlock.client.events import Event, subscribe
-from interlock.core.claims import DEFAULT_TTL, SEPARATOR
+from interlock.core.claims import SEPARATOR
 from interlock.core.errors import InvalidArgument
 from interlock.runtime import clock
 from interlock.runtime.process import running_loop
@@ -39,7 +39,7 @@ class FakeLocks:
         self._drops: Counter[str] = Counter()
         self._stalled_until = 0.0
 
-    def connect(self, *, namespace: str = "", ttl: float = DEFAULT_TTL) -> Locks:
+    def connect(self, *, namespace: str = "", ttl: float | None = None) -> Locks:
         """Return a client for threads.
 
         Args:
@@ -50,7 +50,7 @@ class FakeLocks:
         self._locks.append(made)
         return made
 
-    def aconnect(self, *, namespace: str = "", ttl: float = DEFAULT_TTL) -> AsyncLocks:
+    def aconnect(self, *, namespace: str = "", ttl: float | None = None) -> AsyncLocks:
         """Return a client for asyncio tasks; arguments as for `connect`."""
         return AsyncLocks(_FakeStore(self), namespace=namespace, ttl=ttl)
 

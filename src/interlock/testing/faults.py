@@ -29,6 +29,7 @@ class Around(Fault, Store):
         self.inner = store
         self.features, self.frees_at_death = store.features, store.frees_at_death
         self.in_process, self.now = store.in_process, store.now
+        self.shortest_ttl, self.default_ttl = store.shortest_ttl, store.default_ttl
 
     def queue(self) -> FaultyQueue:
         """Return a queue for threads."""

@@ -11,7 +11,7 @@ from interlock.client._sync.lock import AllLock, Lock, RLock, held_around
 from interlock.client.arguments import OnBusy, P, checked_items, label_of_items, seconds_of
 from interlock.client.base_lock import ReadWrite, Same
 from interlock.client.events import Listener, listen
-from interlock.core.claims import DEFAULT_TTL, SEPARATOR, WRITER_UNITS, Check, ClaimView, checked_count
+from interlock.core.claims import SEPARATOR, WRITER_UNITS, Check, ClaimView, checked_count
 from interlock.core.errors import InvalidArgument, LockError
 from interlock.core.functions import name_of_arguments
 from interlock.runtime import _threads as rt
@@ -51,10 +51,10 @@ class Locks(Same):
     Args:
         store: the store of the claims.
         namespace: separates applications that share a store.
-        ttl: default lease of its locks in seconds.
+        ttl: default lease of its locks in seconds; None for the store's own.
     """
 
-    def __init__(self, store: Store, *, namespace: str = "", ttl: float = DEFAULT_TTL) -> None:
+    def __init__(self, store: Store, *, namespace: str = "", ttl: float | None = None) -> None:
         self._client = Client(store, namespace, ttl)
         if not rt.IS_ASYNC:  # load its modules now: a child forked during an import would hang in its own import
             self._client.state()

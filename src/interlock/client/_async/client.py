@@ -64,7 +64,7 @@ class AsyncClient(BaseClient):
         store, namespace, ttl: as for `BaseClient`.
     """
 
-    def __init__(self, store: Store, namespace: str, ttl: float) -> None:
+    def __init__(self, store: Store, namespace: str, ttl: float | None) -> None:
         super().__init__(store, namespace, ttl)
         self._here = rt.here if store.in_process else rt.checked_here
         self._states: dict[rt.Here, AsyncState] = {}

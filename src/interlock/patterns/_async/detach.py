@@ -5,7 +5,7 @@ from interlock.client._async.grants import AsyncGrant
 from interlock.client.arguments import AcquireOptions
 from interlock.client.messages import closed_meanwhile
 from interlock.client.tokens import Token, absent, gone, read
-from interlock.core.claims import Claim, shown_text
+from interlock.core.claims import Claim, LockSpec, shown_text
 from interlock.runtime import _aio as rt
 
 
@@ -19,7 +19,7 @@ async def attach(client: AsyncClient, text: str, ttl: float | None, options: Acq
     """
     token = _token_for(client, text)
     owner = rt.caller()
-    claim = Claim(rt.fresh_id(), token.spec(ttl), shown_text(owner.get_name()))
+    claim = Claim(rt.fresh_id(), _spec_of(client, token, ttl), shown_text(owner.get_name()))
     state, sent = client.state(), client.now()
     state.entering[claim.id] = claim, owner  # `close` waits for it
     try:
@@ -40,7 +40,7 @@ async def attach(client: AsyncClient, text: str, ttl: float | None, options: Acq
 async def extend(client: AsyncClient, text: str, ttl: float | None) -> bool:
     """Renew the lease of a token's claim for a full ttl; return False if it is gone."""
     token = _token_for(client, text)
-    claim = Claim(token.id, token.spec(ttl), token.who)
+    claim = Claim(token.id, _spec_of(client, token, ttl), token.who)
     extended = await client.state().queue.adopt(claim.spec.key, token.id, claim, True)
     return extended is not None or absent(token, client.where)
 
@@ -56,3 +56,7 @@ def _token_for(client: AsyncClient, text: str) -> Token:
     """Return the content of a token, if this connection can use it."""
     client.need("detach")
     return read(text, client.namespace)
+
+
+def _spec_of(client: AsyncClient, token: Token, ttl: float | None) -> LockSpec:
+    return token.spec(None if ttl is None else client.checked_ttl(ttl))

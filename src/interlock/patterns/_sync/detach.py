@@ -6,7 +6,7 @@ from interlock.client._sync.grants import Grant
 from interlock.client.arguments import AcquireOptions
 from interlock.client.messages import closed_meanwhile
 from interlock.client.tokens import Token, absent, gone, read
-from interlock.core.claims import Claim, shown_text
+from interlock.core.claims import Claim, LockSpec, shown_text
 from interlock.runtime import _threads as rt
 
 
@@ -20,7 +20,7 @@ def attach(client: Client, text: str, ttl: float | None, options: AcquireOptions
     """
     token = _token_for(client, text)
     owner = rt.caller()
-    claim = Claim(rt.fresh_id(), token.spec(ttl), shown_text(owner.get_name()))
+    claim = Claim(rt.fresh_id(), _spec_of(client, token, ttl), shown_text(owner.get_name()))
     state, sent = client.state(), client.now()
     state.entering[claim.id] = claim, owner  # `close` waits for it
     try:
@@ -41,7 +41,7 @@ def attach(client: Client, text: str, ttl: float | None, options: AcquireOptions
 def extend(client: Client, text: str, ttl: float | None) -> bool:
     """Renew the lease of a token's claim for a full ttl; return False if it is gone."""
     token = _token_for(client, text)
-    claim = Claim(token.id, token.spec(ttl), token.who)
+    claim = Claim(token.id, _spec_of(client, token, ttl), token.who)
     extended = client.state().queue.adopt(claim.spec.key, token.id, claim, True)
     return extended is not None or absent(token, client.where)
 
@@ -57,3 +57,7 @@ def _token_for(client: Client, text: str) -> Token:
     """Return the content of a token, if this connection can use it."""
     client.need("detach")
     return read(text, client.namespace)
+
+
+def _spec_of(client: Client, token: Token, ttl: float | None) -> LockSpec:
+    return token.spec(None if ttl is None else client.checked_ttl(ttl))

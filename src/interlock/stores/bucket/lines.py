@@ -37,7 +37,7 @@ from interlock.core.line import QueuedClaim, decode, encode
 from interlock.runtime import clock
 from interlock.runtime.host_notifier import neighbours
 from interlock.runtime.process import checked_pid
-from interlock.storekit.compare_and_swap import SwapStore
+from interlock.storekit.compare_and_swap import SwapStore, with_stored_ends
 from interlock.storekit.server_clock import STALE, ServerClock
 
 LONGEST_NAME = 300  # characters of the part of an object's name that is made of a lock's name; longer ones are hashed
@@ -262,7 +262,7 @@ class BucketLines(SwapStore[dict[str, str]]):
         if known.version != version and version is not None:
             return None
         kept = known.value if value is None else value
-        text = _with_stored_ends(known.text, text)
+        text = with_stored_ends(known.text, text)
         nonce = secrets.token_hex(8)
         head = f"{nonce} {quote(key, safe='')} {quote(kept, safe='')}"
         body = f"{head}\n{text}".encode()
@@ -354,29 +354,6 @@ def see_that_it_runs_here() -> None:
             "The bucket was used before this process was forked, and its threads do not survive a fork. Use the "
             "bucket only in the children, or start them by spawn or forkserver."
         )
-
-
-def _with_stored_ends(before: str, text: str) -> str:
-    """Return a line in which other processes' unrenewed claims keep their stored ends.
-
-    If this process stored its own estimates of their ends, other processes would take them for renewals.
-
-    Args:
-        before: the line as it is stored.
-        text: the line to write.
-    """
-    stored = {(place.id, place.renewal_count): place.until for place in decode(before).places} if before else {}
-    line = decode(text)
-    return encode(
-        line._replace(
-            places=tuple(
-                place
-                if place.process_name == neighbours.home
-                else place._replace(until=stored.get((place.id, place.renewal_count), place.until))
-                for place in line.places
-            )
-        )
-    )
 
 
 def version_of(found: Any) -> dict[str, str]:

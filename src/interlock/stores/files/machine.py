@@ -48,7 +48,8 @@ def refuse_file_system(path: Path, allowed: str, url: str) -> None:
     kind = mount_of(path).kind
     if kind in NETWORK:
         raise StoreError(
-            f"{path} is on a network file system ({kind}). Choose a local folder, or a store for several machines."
+            f"{path} is on a network file system ({kind}). Choose a local folder, or a store for several machines, "
+            f"such as share:///folder on that file system."
         )
     if is_guest(kind) and kind != allowed:
         raise StoreError(
