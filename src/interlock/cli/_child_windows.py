@@ -132,10 +132,10 @@ class WindowsChild:
         line: str | list[str] = [self._path, *self._words[1:]]
         if self._words[1:2] == (SHELL_OPTIONS,):  # cmd reads its line itself, and knows no escaped quotes
             line = f'"{self._path}" {SHELL_OPTIONS} "{self._words[2]}"'
-        job = Job()
         flags = CREATE_NEW_PROCESS_GROUP | CREATE_SUSPENDED  # it runs when it is in the job
         process = subprocess.Popen(line, env=environment, creationflags=flags)
         try:
+            job = Job()
             job.resume(process.pid)
         except OSError:
             process.kill()
@@ -153,7 +153,7 @@ class WindowsChild:
         self.ask_to_end()
 
     def ask_to_end(self) -> bool:
-        """Send CTRL_BREAK_EVENT to the group of the command; return False if there is no console."""
+        """Send CTRL_BREAK_EVENT to the group of the command; return False if one of both has no console."""
         if self.pid and self.status is None:
             try:
                 os.kill(self.pid, CTRL_BREAK_EVENT)

@@ -7,6 +7,7 @@ from contextlib import suppress
 from threading import RLock
 
 CONFLICT = 1  # the lock could not be acquired, unless -E says otherwise; evict: no claim was removed
+NO_READER = 1
 USAGE = 64
 UNAVAILABLE = 69  # the command to run was not found, or is not executable
 LOCK_LOST = 70  # the lock was lost while the command ran; doctor: the store is unsuitable

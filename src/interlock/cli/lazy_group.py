@@ -1,5 +1,6 @@
 """The commands, on click; a command's module is imported when it is called."""
 
+import errno
 import os
 from collections.abc import Sequence
 from importlib import import_module
@@ -7,7 +8,7 @@ from importlib import import_module
 import click
 
 import interlock
-from interlock.cli.exit_codes import OUTPUT, USAGE, drop_unwritten, fail, store_failed
+from interlock.cli.exit_codes import NO_READER, OUTPUT, USAGE, drop_unwritten, fail, store_failed
 
 COMMANDS = {
     "run": ("run", "Hold a lock while a command runs."),
@@ -57,6 +58,8 @@ def main(arguments: Sequence[str]) -> int:
         return store_failed(error)
     except OSError as error:
         drop_unwritten("stdout")
+        if error.errno == errno.EINVAL and error.filename is None:
+            return NO_READER  # Windows' error for an output without a reader: silent, like EPIPE, which click handles
         return fail(OUTPUT, f"Cannot write the output or use a file: {error.strerror or error}.")
     return int(status or 0)
 

@@ -232,6 +232,25 @@ def test_lead_starts_its_command_again_and_has_a_successor(runner: Runner) -> No
     assert read_line(second) == "in"
 
 
+def test_an_output_without_a_reader_ends_a_list_silently(runner: Runner) -> None:
+    reader, writer = os.pipe()
+    watch = runner.start("watch", "--interval", "0.1", stdout=writer)
+    os.close(writer)
+    os.read(reader, 1)
+    os.close(reader)
+    assert ended(watch) == (1, None, "")
+
+
+@pytest.mark.long
+def test_a_token_is_read_from_a_line_of_windows(runner: Runner) -> None:
+    with (runner.folder / "token").open("w") as file:
+        assert runner.run("hold", "book", stdout=file)[0] == 0
+    assert runner.states() == ["using"]
+    with (runner.folder / "token").open() as file:
+        assert runner.run("release", "-", stdin=file) == (0, "", "")
+    assert runner.states() == []
+
+
 # How the command is asked to end. wine has no CTRL_BREAK_EVENT, so these tests replace this one event.
 
 
