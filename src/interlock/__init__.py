@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from interlock.client.events import Event, subscribe
     from interlock.core.claims import Check, ClaimView
     from interlock.core.errors import (
+        Busy,
         InvalidArgument,
         LockError,
         LockLost,
@@ -37,6 +38,7 @@ __all__ = [
     "AsyncLock",
     "AsyncLocks",
     "AsyncRLock",
+    "Busy",
     "Cancel",
     "Check",
     "Election",
@@ -67,6 +69,7 @@ _HOMES = {
     "AsyncLock": "client._async.lock",
     "AsyncLocks": "api._async.locks",
     "AsyncRLock": "client._async.lock",
+    "Busy": "core.errors",
     "Cancel": "client.cancel",
     "Check": "core.claims",
     "ClaimView": "core.claims",

@@ -236,7 +236,7 @@ class RecordsStore(Store):
         records: the records, which several stores may share.
     """
 
-    features: frozenset[Feature] = frozenset({"readers", "semaphores", "order"})
+    features: frozenset[Feature] = frozenset({"readers", "semaphores", "order", "waiters"})
     in_process = True
     now = staticmethod(clock.now)
 

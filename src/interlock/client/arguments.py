@@ -27,6 +27,7 @@ class AcquireOptions(NamedTuple):
         at_most: maximum hold time in seconds despite renewals; infinite for no limit.
         on_wanted: called with the grant when another claim begins to wait.
         items: the items of the slots, in order.
+        max_waiters: the number of waiters ahead with which the caller does not wait; None for no limit.
     """
 
     timeout: float | None = None
@@ -36,20 +37,21 @@ class AcquireOptions(NamedTuple):
     at_most: float = math.inf
     on_wanted: Callable[[Any], object] | None = None
     items: tuple[str, ...] = ()
+    max_waiters: int | None = None
 
 
 DEFAULT_OPTIONS = AcquireOptions()
 
 
-def seconds_of(on_busy: object, timeout: float | None) -> float | None:
-    """Return the maximum wait in seconds; 0 unless `on_busy` is "wait".
+def seconds_of(on_busy: object, timeout: float | None, max_waiters: int | None = None) -> float | None:
+    """Return the maximum wait in seconds; 0 unless `on_busy` is "wait", or the number of waiters is limited.
 
     Raises:
         InvalidArgument: `on_busy` is not one of the three.
     """
     if on_busy not in ("wait", "raise", "skip"):
         raise InvalidArgument(f"on_busy must be 'wait', 'raise' or 'skip', not {shown_value(on_busy)}.")
-    return 0 if timeout is None and on_busy != "wait" else timeout
+    return 0 if timeout is None and max_waiters is None and on_busy != "wait" else timeout
 
 
 def checked_items(items: Sequence[str]) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from interlock.core.claims import (
     LockSpec,
     checked_at_least,
     checked_at_most,
+    checked_count,
     checked_flag,
     checked_name,
     checked_text,
@@ -29,7 +30,13 @@ from interlock.core.redaction import masked
 from interlock.runtime import log
 from interlock.storekit.store import Store
 
-WORDS = {"readers": "reader/writer locks", "slot": "slots", "once": "runs of `once`", "detach": "detached locks"}
+WORDS = {
+    "readers": "reader/writer locks",
+    "slot": "slots",
+    "once": "runs of `once`",
+    "detach": "detached locks",
+    "waiters": "max_waiters",
+}
 
 
 class BaseClient:
@@ -99,6 +106,7 @@ class BaseClient:
         at_least: float = 0.0,
         at_most: float | None = None,
         on_wanted: Callable[..., object] | None = None,
+        max_waiters: int | None = None,
     ) -> AcquireOptions:
         """Return the options of an acquire after checking them, except `at_least`."""
         if (
@@ -108,10 +116,14 @@ class BaseClient:
             and not at_least
             and at_most is None
             and on_wanted is None
+            and max_waiters is None
         ):
             return DEFAULT_OPTIONS
         if on_wanted is not None:
             self.need("wanted")
+        if max_waiters is not None:
+            checked_count(max_waiters, "max_waiters")
+            self.need("waiters")
         for name, function in (("on_lost", on_lost), ("on_wanted", on_wanted)):
             if function is not None and not callable(function):
                 raise InvalidArgument(
@@ -119,7 +131,9 @@ class BaseClient:
                 )
         checked_flag(renew, "renew")
         most = math.inf if at_most is None else checked_at_most(at_most, at_least)
-        return AcquireOptions(checked_timeout(True, timeout), renew, on_lost, at_least, most, on_wanted)
+        return AcquireOptions(
+            checked_timeout(True, timeout), renew, on_lost, at_least, most, on_wanted, max_waiters=max_waiters
+        )
 
     def need(self, feature: Feature) -> None:
         """Raise Unsupported if the store lacks a feature."""

@@ -3,8 +3,9 @@
 import warnings
 from collections.abc import Sequence
 
-from interlock.core.claims import Claim, ClaimView, LockSpec, name_of
-from interlock.core.errors import LockTimeout, StoreError
+from interlock.core.claims import USING, Claim, ClaimView, LockSpec, name_of
+from interlock.core.errors import Busy, LockTimeout, StoreError
+from interlock.core.queue import waiters_ahead
 from interlock.runtime import log
 
 EXPIRED_OR_EVICTED = "its claim expired or was evicted"
@@ -30,8 +31,7 @@ def time_is_over(
     if seconds:
         advice = "Wait longer (timeout=), or find the holder with `interlock show`."
     if holders:
-        who = " and ".join(_who(each) for each in holders[:2])
-        who += (f" and {len(holders) - 2} more" if len(holders) > 2 else "") + " holds it."
+        who = _held_by(holders)
         advice = "Wait longer (timeout=)." if seconds else "Wait for it (timeout=), or retry later."
     elif holders is not None:
         who = (
@@ -50,6 +50,33 @@ def time_is_over(
         timeout=seconds,
         holders=holders or (),
     )
+
+
+def too_many_wait(spec: LockSpec, seconds: float | None, line: Sequence[ClaimView]) -> Busy:
+    """Return the error for a caller that found too many waiters.
+
+    Args:
+        spec: the lock.
+        seconds: the time limit.
+        line: the claims in order.
+    """
+    name = name_of(spec.key)
+    holders = [view for view in line if view.state == USING]
+    waiters = len(waiters_ahead(line))
+    who = _held_by(holders) if holders else "It is being handed over."
+    return Busy(
+        f"Did not wait for lock {name!r}: {waiters} already wait, which is all that max_waiters allows. {who} "
+        "Retry later, or allow more waiters (max_waiters=).",
+        name=name,
+        timeout=seconds,
+        holders=holders,
+        waiters=waiters,
+    )
+
+
+def _held_by(holders: Sequence[ClaimView]) -> str:
+    who = " and ".join(_who(each) for each in holders[:2])
+    return who + (f" and {len(holders) - 2} more" if len(holders) > 2 else "") + " holds it."
 
 
 def _who(view: ClaimView) -> str:

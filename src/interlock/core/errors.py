@@ -44,6 +44,30 @@ class LockTimeout(LockError, TimeoutError):
         self.holders = tuple(holders)
 
 
+class Busy(LockTimeout):
+    """As many others wait for the lock as its `max_waiters` allows, so this caller did not wait.
+
+    Args:
+        message, name, timeout, holders: as for `LockTimeout`.
+        waiters: the attribute of the same name.
+
+    Attributes:
+        waiters: the number of waiters.
+    """
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        name: str | None = None,
+        timeout: float | None = None,
+        holders: Sequence[Any] = (),
+        waiters: int = 0,
+    ) -> None:
+        super().__init__(message, name=name, timeout=timeout, holders=holders)
+        self.waiters = waiters
+
+
 class LockLost(LockError):
     """The lease expired, or the claim was evicted, while the caller held the lock."""
 

@@ -1,9 +1,9 @@
 """The answers of a store to a claim, and the state of one call of acquire."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Generic, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
-from interlock.core.claims import Claim, State
+from interlock.core.claims import PENDING, QUEUED, Claim, ClaimView, State
 from interlock.core.errors import StoreError
 
 
@@ -129,19 +129,20 @@ class AcquireCall(Generic[W_co]):
     claim of the call can be in the line, so that nothing must be withdrawn.  `on_queued` is called with this object
     each time that its claim begins to wait in line; `queued` is the latest such claim.  The client calls `on_left`
     with each claim that it gives up and that may be in the line.  `done` is True for a claim of `once` that came too
-    late.
+    late.  With `max_waiters`, the call ends if so many waiters are ahead of its claim; `crowd` is then the line.
 
     The state between two requests: `moment` is the time before the next request, `sent` the time before the last one
     in which the store took part, from which the lease counts; `in_line` is True if the claim is known to be in the
     line, `uncertain` if it may have entered, because a request had no reply; `granted` is the received hand-over;
-    `unanswered` counts the requests in a row without a reply; `unavailable_since` is the start of an outage of the
-    store, or None; `left_behind` is the error if a claim that was granted too late could not be withdrawn.
+    `counted` is True if the waiters ahead have been counted; `unanswered` counts the requests in a row without a
+    reply; `unavailable_since` is the start of an outage of the store, or None; `left_behind` is the error if a claim
+    that was granted too late could not be withdrawn.
     """
 
     __slots__ = (
-        "claim", "closed", "deadline", "done", "entered", "first_answer", "granted", "in_line", "left_behind",
-        "may_queue", "moment", "now", "on_left", "on_queued", "queued", "sent", "started", "unanswered",
-        "unavailable_since", "uncertain", "waiter",
+        "claim", "closed", "counted", "crowd", "deadline", "done", "entered", "first_answer", "granted", "in_line",
+        "left_behind", "max_waiters", "may_queue", "moment", "now", "on_left", "on_queued", "queued", "sent",
+        "started", "unanswered", "unavailable_since", "uncertain", "waiter",
     )  # fmt: skip
 
     def __init__(
@@ -172,6 +173,9 @@ class AcquireCall(Generic[W_co]):
         self.unanswered = 0
         self.unavailable_since: float | None = None
         self.left_behind: StoreError | None = None
+        self.max_waiters: int | None = None
+        self.crowd: list[ClaimView] | None = None
+        self.counted = False
 
     def give_up(self) -> None:
         """End the call soon, as if its time were over.  Any thread may call this."""
@@ -186,8 +190,20 @@ class AcquireCall(Generic[W_co]):
             self.waiter.wake()
 
 
+def waiters_ahead(line: Sequence[ClaimView], id: str | None = None) -> list[ClaimView]:
+    """Return the waiters ahead of a claim in line; none if it does not wait any more.
+
+    Args:
+        line: the claims in order.
+        id: the claim's id; None for all waiters.
+    """
+    waiting = [view for view in line if view.state in (PENDING, QUEUED)]
+    ids = [view.id for view in waiting]
+    return waiting if id is None else waiting[: ids.index(id)] if id in ids else []
+
+
 NOT_IN_LINE = ("busy", "occupied", "refused", "done")
 
 
-Feature: TypeAlias = Literal["slot", "once", "detach", "wanted", "readers", "semaphores", "order"]
-ALL: frozenset[Feature] = frozenset({"slot", "once", "detach", "wanted", "readers", "semaphores", "order"})
+Feature: TypeAlias = Literal["slot", "once", "detach", "wanted", "readers", "semaphores", "order", "waiters"]
+ALL: frozenset[Feature] = frozenset({"slot", "once", "detach", "wanted", "readers", "semaphores", "order", "waiters"})

@@ -17,7 +17,7 @@ class RecordStore(Store):
         most: the maximum number of connections of a process to it.
     """
 
-    features: frozenset[Feature] = frozenset({"readers", "semaphores", "order"})
+    features: frozenset[Feature] = frozenset({"readers", "semaphores", "order", "waiters"})
 
     def __init__(self, alias: str, most: int) -> None:
         self._made = partial(OrmRecords, alias, most)

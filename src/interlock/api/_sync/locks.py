@@ -43,6 +43,7 @@ class LockOptions(RunOptions, total=False):
     at_least: float
     at_most: float | None
     on_wanted: Callable[[Grant], object] | None
+    max_waiters: int | None
 
 
 class Locks(Same):
@@ -102,6 +103,7 @@ class Locks(Same):
         at_least: float = 0.0,
         at_most: float | None = None,
         on_wanted: Callable[[Grant], object] | None = None,
+        max_waiters: int | None = None,
     ) -> Lock:
         """Return an exclusive lock named `name`. This does not acquire it.
 
@@ -117,11 +119,12 @@ class Locks(Same):
                 default ttl is extended to this time, so that it is kept even if the process dies.
             at_most: maximum hold time in seconds, after which the lock is lost despite renewals; None for no limit.
             on_wanted: called with the grant when another claim begins to wait, by the next renewal at the latest.
+            max_waiters: do not wait if so many others wait already: `acquire` returns None, `with` raises Busy.
 
         Raises:
             InvalidArgument: an argument is out of range.
         """
-        options = self._client.options(timeout, renew, on_lost, at_least, at_most, on_wanted)
+        options = self._client.options(timeout, renew, on_lost, at_least, at_most, on_wanted, max_waiters)
         return Lock(self._client, self._client.spec(name, 1, 1, ttl, label, at_least), options)
 
     def semaphore(
@@ -138,13 +141,14 @@ class Locks(Same):
         at_least: float = 0.0,
         at_most: float | None = None,
         on_wanted: Callable[[Grant], object] | None = None,
+        max_waiters: int | None = None,
     ) -> Lock:
         """Return a semaphore named `name`, whose holders share `permits` units.
 
         Args:
             permits: the units of the semaphore.
             units: the units of each holder of this object.
-            name, ttl, timeout, renew, label, on_lost, at_least, at_most, on_wanted: as for `lock`.
+            name, ttl, timeout, renew, label, on_lost, at_least, at_most, on_wanted, max_waiters: as for `lock`.
 
         Raises:
             InvalidArgument: an argument is out of range.
@@ -155,7 +159,9 @@ class Locks(Same):
             raise InvalidArgument(f"units={units} exceeds permits={permits}. Ask for fewer units.")
         spec = self._client.spec(name, units, permits, ttl, label, at_least)
         return Lock(
-            self._client, spec, self._client.options(timeout, renew, on_lost, at_least, at_most, on_wanted)
+            self._client,
+            spec,
+            self._client.options(timeout, renew, on_lost, at_least, at_most, on_wanted, max_waiters),
         )
 
     def rwlock(
@@ -170,17 +176,18 @@ class Locks(Same):
         at_least: float = 0.0,
         at_most: float | None = None,
         on_wanted: Callable[[Grant], object] | None = None,
+        max_waiters: int | None = None,
     ) -> ReadWrite[Lock]:
         """Return a reader/writer lock named `name`: `.read()` shares, `.write()` excludes.
 
         Args:
-            name, ttl, timeout, renew, label, on_lost, at_least, at_most, on_wanted: as for `lock`.
+            name, ttl, timeout, renew, label, on_lost, at_least, at_most, on_wanted, max_waiters: as for `lock`.
 
         Raises:
             InvalidArgument: an argument is out of range.
         """
         reader = self._client.spec(name, 1, WRITER_UNITS, ttl, label, at_least)
-        options = self._client.options(timeout, renew, on_lost, at_least, at_most, on_wanted)
+        options = self._client.options(timeout, renew, on_lost, at_least, at_most, on_wanted, max_waiters)
         writer = reader._replace(units=WRITER_UNITS)
         return ReadWrite(Lock(self._client, reader, options), Lock(self._client, writer, options))
 
@@ -196,18 +203,21 @@ class Locks(Same):
         at_least: float = 0.0,
         at_most: float | None = None,
         on_wanted: Callable[[Grant], object] | None = None,
+        max_waiters: int | None = None,
     ) -> RLock:
         """Return a re-entrant lock named `name`: the holding thread can acquire it again.
 
         Args:
-            name, ttl, timeout, renew, label, on_lost, at_least, at_most, on_wanted: as for `lock`.
+            name, ttl, timeout, renew, label, on_lost, at_least, at_most, on_wanted, max_waiters: as for `lock`.
 
         Raises:
             InvalidArgument: an argument is out of range.
         """
         spec = self._client.spec(name, 1, 1, ttl, label, at_least)
         return RLock(
-            self._client, spec, self._client.options(timeout, renew, on_lost, at_least, at_most, on_wanted)
+            self._client,
+            spec,
+            self._client.options(timeout, renew, on_lost, at_least, at_most, on_wanted, max_waiters),
         )
 
     def all(self, *parts: "str | Lock", timeout: float | None = None) -> AllLock:
@@ -249,6 +259,7 @@ class Locks(Same):
         at_least: float = 0.0,
         at_most: float | None = None,
         on_wanted: Callable[[Grant], object] | None = None,
+        max_waiters: int | None = None,
     ) -> Callable[[Callable[P, rt.Result[R]]], Callable[P, rt.Result[R]]]: ...
     @overload
     def guard(
@@ -264,6 +275,7 @@ class Locks(Same):
         at_least: float = 0.0,
         at_most: float | None = None,
         on_wanted: Callable[[Grant], object] | None = None,
+        max_waiters: int | None = None,
     ) -> Callable[[Callable[P, rt.Result[R]]], Callable[P, rt.Result[R | None]]]: ...
     def guard(
         self, name: str, *, on_busy: OnBusy = "wait", timeout: float | None = None, **how: Unpack[LockOptions]
@@ -274,8 +286,9 @@ class Locks(Same):
             name: the lock's name; `{id}`, `{book.pk}` or `{kwargs[key]}` are replaced by arguments of the function.
             on_busy: the reaction while another caller holds the lock: "wait"; "raise" LockTimeout; "skip" this
                 call, which returns None.
-            timeout: maximum wait in seconds; by default "wait" has no limit, and the others try once.
-            ttl, renew, label, on_lost, at_least, at_most, on_wanted: as for `lock`.
+            timeout: maximum wait in seconds; by default "wait" has no limit, and the others try once, or wait without
+                limit if `max_waiters` is given.
+            ttl, renew, label, on_lost, at_least, at_most, on_wanted, max_waiters: as for `lock`.
 
         Raises:
             InvalidArgument: an argument is out of range; when decorating: the name mentions an unknown argument, or
@@ -283,7 +296,7 @@ class Locks(Same):
             LockTimeout: when called: the lock could not be acquired in time; the function did not run.
             LockLost: when called: the lease expired while the function ran.
         """
-        seconds = seconds_of(on_busy, timeout)
+        seconds = seconds_of(on_busy, timeout, how.get("max_waiters"))
         self.lock(name, timeout=seconds, **how)  # checks the arguments
 
         def decorate(function: Callable[P, rt.Result[R]]) -> Callable[P, rt.Result[R | None]]:
@@ -448,13 +461,14 @@ class Locks(Same):
         on_lost: Callable[[Grant], object] | None = None,
         at_most: float | None = None,
         on_wanted: Callable[[Grant], object] | None = None,
+        max_waiters: int | None = None,
     ) -> "OneOf":
         """Return a lock on one of several items, such as GPUs; `grant.item` names it.
 
         Args:
             name: the common name of the items.
             items: 1 to 1,024 different texts in any order; all callers must give the same items.
-            ttl, timeout, renew, label, on_lost, at_most, on_wanted: as for `lock`.
+            ttl, timeout, renew, label, on_lost, at_most, on_wanted, max_waiters: as for `lock`.
 
         Raises:
             InvalidArgument: an argument is out of range; when acquired: another caller uses another list.
@@ -465,7 +479,7 @@ class Locks(Same):
         self._client.need("slot")
         listed = checked_items(items)
         spec = self._client.spec(name, 1, len(listed), ttl, label_of_items(listed, label))
-        options = self._client.options(timeout, renew, on_lost, 0.0, at_most, on_wanted)
+        options = self._client.options(timeout, renew, on_lost, 0.0, at_most, on_wanted, max_waiters)
         return OneOf(self._client, spec, options._replace(items=listed))
 
     def forget(self, name: str) -> bool:

@@ -14,7 +14,7 @@ from interlock.client.base_grant import ReentryCount
 from interlock.client.base_lock import MAX_LISTED_HOLDS, Same
 from interlock.client.cancel import SupportsIsSet, checked_cancel
 from interlock.core.claims import UNSET, USING, LockSpec, Unset, kind_of, name_of
-from interlock.core.errors import NotHeld
+from interlock.core.errors import Busy, NotHeld
 from interlock.core.functions import around_generator, check_kind, checked_kind_of, refuse_awaitable
 from interlock.runtime import _aio as rt
 from interlock.runtime.blocks import Acquired, Acquisition, CallSite, call_site
@@ -85,7 +85,12 @@ class AsyncLockable(rt.AsyncWrongWith, Same, Generic[G]):
         self, seconds: float | None, cancel: SupportsIsSet | None = None, site: CallSite | None = None
     ) -> G | Any:
         owner = rt.caller()
-        grant = await self._take(seconds, owner, cancel)
+        try:
+            grant = await self._take(seconds, owner, cancel)
+        except Busy:
+            if site is not None:
+                raise
+            return None
         if grant is None:
             if site is not None:
                 raise await self._client.too_late(self._specs, seconds, owner)

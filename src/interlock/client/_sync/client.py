@@ -14,7 +14,7 @@ from interlock.client.base_client import BaseClient
 from interlock.client.base_grant import ReentryCount, refuse_own_wait
 from interlock.client.cancel import Cancel, SupportsIsSet
 from interlock.client.events import GLOBAL_LISTENERS
-from interlock.client.messages import EXPIRED_OR_EVICTED, closed_meanwhile, time_is_over
+from interlock.client.messages import EXPIRED_OR_EVICTED, closed_meanwhile, time_is_over, too_many_wait
 from interlock.core._sync.acquire import acquire
 from interlock.core._sync.protocols import Waiting
 from interlock.core.claims import DONE, USING, Claim, ClaimView, LockSpec, name_of, shown_text
@@ -124,13 +124,16 @@ class Client(BaseClient):
         owner: rt.Caller,
         cancel: SupportsIsSet | None = None,
     ) -> Grant | None:
-        """Acquire a lock; return None if it could not be acquired. After an error no claim is left behind.
+        """Acquire a lock; return None if it could not be acquired in time. After an error no claim is left behind.
 
         Args:
             spec, options: the parameters of the lock, and the options of the acquire.
             seconds: maximum wait; 0 for one try, None for no limit.
             owner: the caller.
             cancel: cancels the call; None if nothing can.
+
+        Raises:
+            Busy: `options.max_waiters` others wait.
         """
         state, started = self.state(), self.now()
         id, entering = rt.fresh_id(), state.entering
@@ -151,6 +154,7 @@ class Client(BaseClient):
                 held: Held | None = unchecked(Held, (claim, first.fence, started + spec.ttl, first.slot))
             else:
                 call = self._call(state, claim, owner, seconds, started, first)
+                call.max_waiters = options.max_waiters
                 if cancel is None:
                     held = acquire(rt, state.queue, call)
                 else:
@@ -158,6 +162,8 @@ class Client(BaseClient):
                 if held is None or call.queued is not None:
                     self._emit_waited(state, id, call, held)
             if held is None:
+                if call is not None and call.crowd is not None:
+                    raise too_many_wait(spec, seconds, call.crowd)
                 return None
             grant = Grant(held, self, state.watchdog, owner, options)
             state.watchdog.add(grant)
@@ -210,6 +216,7 @@ class Client(BaseClient):
             state.entering.pop(id, None)
             if not call.done:
                 self.emit("timed out", call.claim, started=call.started)
+            call.queued = None
 
     def _take_back(
         self,

@@ -22,6 +22,7 @@ from interlock.core.queue import (
     EnterResult,
     Held,
     Outage,
+    waiters_ahead,
 )
 from interlock.core.renewal import RENEW_AFTER
 
@@ -39,8 +40,8 @@ def acquire(rt: Runtime, queue: Queue, call: AcquireCall[Waiting]) -> Held | Non
         call: claim, clock of the start, deadline (None for no limit), and whether to wait.
 
     Returns:
-        The held claim; None if the time is over, the try was refused, or the run was already done.  Then nothing is
-        left behind.
+        The held claim; None if the time is over, the try was refused, too many others wait, or the run was already
+        done.  Then nothing is left behind.
 
     Raises:
         StoreError: the store failed, or was unavailable until the time was over, or the call was cancelled.  The
@@ -127,7 +128,7 @@ def _start_afresh(rt: Runtime, call: AcquireCall[Waiting], answer: EnterResult) 
     if answer.outage is not None or answer is GIVEN_UP or (answer.state == "using" and call.left_behind is not None):
         call.on_left(call.claim)
     call.claim = call.claim._replace(id=rt.fresh_id())
-    call.entered = call.in_line = call.uncertain = False
+    call.entered = call.in_line = call.uncertain = call.counted = False
     call.granted = None
     # Otherwise leases that expire before the replies come would keep the caller here forever.
     if not _in_time(rt, call):
@@ -144,7 +145,9 @@ def _start_afresh(rt: Runtime, call: AcquireCall[Waiting], answer: EnterResult) 
 
 
 def _wait(rt: Runtime, queue: Queue, call: AcquireCall[Waiting], answer: EnterResult) -> bool:
-    """Wait for a hand-over or the next poll; return False if no time is left."""
+    """Wait for a hand-over or the next poll; return False if no time is left, or too many others wait."""
+    if call.max_waiters is not None and _too_many_wait(queue, call, answer, call.max_waiters):
+        return call.crowd is None and _start_afresh(rt, call, answer)
     if answer.state == "pending" and not call.in_line:
         call.in_line = True
         if call.may_queue and call.on_queued is not None:
@@ -169,6 +172,34 @@ def _wait(rt: Runtime, queue: Queue, call: AcquireCall[Waiting], answer: EnterRe
         granted = call.waiter.wait(pause)
         if granted is not None and granted.id == call.claim.id:
             call.granted = granted
+    return True
+
+
+def _too_many_wait(
+    queue: Queue, call: AcquireCall[Waiting], answer: EnterResult, most: int
+) -> bool:
+    """Withdraw the claim if `most` others wait ahead of it; return True then.
+
+    The others may have been withdrawn for the same reason, so that nobody waits any more.  Therefore the line is
+    counted again after the withdrawal, and `call.crowd` is set only if it is still too long: the last caller that is
+    withdrawn finds waiters that stay, or starts again.
+
+    Raises:
+        StoreError: the claim could not be withdrawn, or the line could not be read afterwards.
+    """
+    if call.counted or answer.state != "pending" or answer.outage is not None:
+        return False
+    try:
+        line = queue.look(call.claim.spec.key)
+    except StoreError:  # counted after the next reply
+        return False
+    call.counted = True
+    if len(waiters_ahead(line, call.claim.id)) < most:
+        return False
+    _time_is_over(queue, call, None, True)
+    line = queue.look(call.claim.spec.key)
+    if len(waiters_ahead(line)) >= most:
+        call.crowd = line
     return True
 
 

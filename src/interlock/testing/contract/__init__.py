@@ -42,6 +42,7 @@ CHAPTERS = (
     "sharing",
     "order",
     "timeouts",
+    "maximum_waiters",
     "leases",
     "renewals",
     "minimum_hold",
