@@ -71,6 +71,28 @@ def test_permits_admit_so_many(run_cli: CliRunner) -> None:
     assert run_cli.run("run", *two, "--units", "2", "-n", "pool", "--", "true")[0] == 0
 
 
+@pytest.mark.parametrize("kind", [["-x"], ["-s"], ["--permits", "1"], ["--one-of", "book=a"]])
+def test_a_run_does_not_wait_behind_many_others(run_cli: CliRunner, kind: list[str]) -> None:
+    name = [] if "--one-of" in kind else ["book"]
+    with run_cli.locks.one_of("book", ["a"]) if not name else run_cli.locks.lock("book"):
+        words = [
+            "run",
+            "--max-waiters",
+            "1",
+            "-E",
+            "9",
+            *(kind if kind != ["-x"] else []),
+            *name,
+            "--",
+            "echo",
+            "ran",
+        ]
+        waiting = run_cli.start(*words)
+        run_cli.wait_for(1, "pending")
+        assert run_cli.run(*words) == (9, "", "")
+    assert waiting.ended() == (0, "ran\n", "")
+
+
 def test_names_and_namespaces_and_stores_are_separate(run_cli: CliRunner) -> None:
     run_cli.hold()
     elsewhere = (run_cli.folder / "elsewhere").as_uri()

@@ -53,7 +53,7 @@ def options_of(method: Callable[..., Any]) -> dict[str, tuple[object, object]]:
         ("rlock", ()),
         ("guard", ()),
         ("one_of", ("at_least",)),
-        ("once", ("at_least", "at_most", "on_wanted")),
+        ("once", ("at_least", "at_most", "on_wanted", "max_waiters")),
     ],
 )
 def test_each_kind_of_lock_has_the_options_of_lock(locks: type, method: str, without: tuple[str, ...]) -> None:

@@ -96,6 +96,9 @@ def token_of(text: str, store: str | None) -> tuple[str, Token, str | None]:
 @click.option("-n", "--nb", "--nonblock", "nonblock", is_flag=True, help="Do not wait for the lock.")
 @click.option("-w", "--wait", type=Duration(), help="Wait at most SEC seconds for the lock; 0 means -n.")
 @click.option(
+    "--max-waiters", metavar="N", type=click.IntRange(1), help="Do not wait for the lock if N others wait already."
+)
+@click.option(
     "--timeout", type=Duration(), help="Stop the command after SEC seconds: TERM, then KILL. The exit status is 124."
 )
 @click.option(
@@ -175,8 +178,8 @@ def run(command: tuple[str, ...], exclusive: bool, nonblock: bool, shell: str | 
     with the first word after NAME that is not an option; -c 'SHELL COMMAND' replaces it.
 
     Exit status: that of COMMAND; 128+n if signal n ended COMMAND or the wait; 1 (or -E) if the lock could not be
-    acquired in time; 124 if --timeout stopped COMMAND; 64 usage error; 69 COMMAND was not found or is not executable;
-    70 the lock was lost and COMMAND was stopped; 75 store unavailable or unsuitable.
+    acquired in time, or --max-waiters others wait; 124 if --timeout stopped COMMAND; 64 usage error; 69 COMMAND was
+    not found or is not executable; 70 the lock was lost and COMMAND was stopped; 75 store unavailable or unsuitable.
 
     On Windows, COMMAND gets CTRL_BREAK_EVENT instead of TERM and of Ctrl-C; instead of KILL, it is ended with all
     processes that it has started.
@@ -194,6 +197,10 @@ def run(command: tuple[str, ...], exclusive: bool, nonblock: bool, shell: str | 
             "--units needs a semaphore. Give its size with --permits.",
         ),
         (nonblock and given["wait"], "-n and -w contradict each other. Give one of them."),
+        (
+            given["max_waiters"] and given["attach"],
+            "--max-waiters and --attach contradict each other: a token's lock has no waiters ahead of it. Omit one.",
+        ),
         (
             shell is not None and command,
             f"-c takes COMMAND as one word. Quote COMMAND, and omit {''.join(command[:1])!r}.",

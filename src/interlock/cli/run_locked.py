@@ -36,6 +36,7 @@ class Order(NamedTuple):
         command: the words of the command.
         shared, permits, units: the kind of lock; exclusive unless one of the first two is given.
         wait: seconds to wait at most; None for no limit, 0 for one try.
+        max_waiters: the number of waiters with which the run does not wait; None for no limit.
         conflict: the exit status if the lock could not be acquired.
         ttl: seconds of lease; None for the default.
         grace: seconds from TERM to KILL when the lock is lost.
@@ -61,6 +62,7 @@ class Order(NamedTuple):
     shared: bool = False
     permits: int | None = None
     units: int | None = None
+    max_waiters: int | None = None
     conflict: int = 1
     grace: float = 5.0
     at_least: float = 0.0
@@ -202,15 +204,18 @@ class GuardedRun:
         program = os.fsencode(os.path.basename(order.command[0])).decode(errors="replace")[:LONGEST_LABEL]
         label = program if order.label is None else order.label
         how: RunOptions = {"ttl": order.ttl, "label": label, "on_lost": self._on_lost}
+        most = order.max_waiters
         if order.one_of is not None:
             name, _, items = order.one_of.partition("=")
-            return locks.one_of(name, items.split(","), **how)
+            return locks.one_of(name, items.split(","), max_waiters=most, **how)
         if order.once is not None:
             once = locks.once(order.name, keep=order.once, **how)
             return Lock(once._client, once._spec, once._options)
         if order.permits is not None:
-            return locks.semaphore(order.name, order.permits, units=order.units or 1, **how)
-        return locks.rwlock(order.name, **how).read() if order.shared else locks.lock(order.name, **how)
+            return locks.semaphore(order.name, order.permits, units=order.units or 1, max_waiters=most, **how)
+        if order.shared:
+            return locks.rwlock(order.name, max_waiters=most, **how).read()
+        return locks.lock(order.name, max_waiters=most, **how)
 
     def _on_lost(self, grant: Grant) -> None:
         """Queue the loss, in the thread that renews the lease."""
@@ -231,7 +236,7 @@ class GuardedRun:
             self._report(f"{self._name} has already completed.")
             return 0
         if grant is None:
-            self._report(f"Could not acquire {self._name} within {obtained - started:.3f} s: others hold it.")
+            self._report(f"Could not acquire {self._name} within {obtained - started:.3f} s: others hold it or wait.")
             return order.conflict
         self._grant = grant
         self._signals.wait_is_over()

@@ -175,9 +175,7 @@ def _wait(rt: Runtime, queue: Queue, call: AcquireCall[Waiting], answer: EnterRe
     return True
 
 
-def _too_many_wait(
-    queue: Queue, call: AcquireCall[Waiting], answer: EnterResult, most: int
-) -> bool:
+def _too_many_wait(queue: Queue, call: AcquireCall[Waiting], answer: EnterResult, most: int) -> bool:
     """Withdraw the claim if `most` others wait ahead of it; return True then.
 
     The others may have been withdrawn for the same reason, so that nobody waits any more.  Therefore the line is
