@@ -10,7 +10,7 @@ from typing import Any
 
 from model_checker.verdicts import Verdict
 
-NAMES = ("seeds", "pending", "files", "handoff")
+NAMES = ("seeds", "pending", "files", "handoff", "share")
 
 
 @dataclass(frozen=True, slots=True)

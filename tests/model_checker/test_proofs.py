@@ -24,6 +24,7 @@ PAGES = {
     "pending": "explanation/protocol.md",
     "files": "stores/files.md",
     "handoff": "explanation/handoff.md",
+    "share": "stores/share.md",
 }
 
 
