@@ -46,6 +46,14 @@ class Calls(Block):
         self._begin, self._end = ends_of(world, lock)
 
 
+def clean_up(*_: object) -> None:
+    """End what unittest has entered; raise its exception, which Python 3.15 raises in a group."""
+    try:
+        unittest.doModuleCleanups()
+    except ExceptionGroup as group:
+        raise group.exceptions[0] from None
+
+
 class Cleanup(Stack):
     """A block that unittest enters, and ends with its clean-ups; for tasks like `Stack`."""
 
@@ -53,7 +61,7 @@ class Cleanup(Stack):
         super().__init__(world, lock)
         if world.sync_or_async == THREADS:
             self._begin = partial(unittest.enterModuleContext, lock)
-            self._end = lambda *_: unittest.doModuleCleanups()
+            self._end = clean_up
 
 
 class Conditional(Calls):

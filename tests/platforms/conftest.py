@@ -1,5 +1,6 @@
 """What the tests of platforms share; those in the folder `windows` are run by Windows' Python only."""
 
+import faulthandler
 import re
 from collections.abc import Iterator
 
@@ -12,6 +13,12 @@ collect_ignore = ["windows"]
 
 SAID = "said"
 """The property of a test with a line for the end of the run."""
+
+
+@pytest.fixture
+def takes_long() -> None:
+    """Let a test run for longer than pytest's `faulthandler_timeout`."""
+    faulthandler.cancel_dump_traceback_later()
 
 
 @pytest.fixture(scope="session")
@@ -42,3 +49,9 @@ def totals(output: str) -> str:
     """Return the last line of pytest's output, which counts the tests."""
     found = re.findall(r"^=* ?(\d+ .*?\bin [\d.]+s.*?) ?=*$", output, re.MULTILINE)
     return str(found[-1]) if found else "no result"
+
+
+def failures(output: str) -> str:
+    """Return what pytest's output says of failures, or its end."""
+    begin = re.search(r"^=+ (FAILURES|ERRORS) =+$", output, re.MULTILINE)
+    return output[begin.start() if begin else 0 :][-6000:]

@@ -3,7 +3,6 @@
 `./dev test` runs a choice, which takes two minutes; `./dev test all` runs all of them.
 """
 
-import re
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -11,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.platforms.conftest import SAID, totals
+from tests.platforms.conftest import SAID, failures, totals
 from tests.servers import PostgresServer, RedisServer, need
 from tests.servers.windows import WindowsPython
 
@@ -45,6 +44,13 @@ STORES: dict[str, Callable[[], AbstractContextManager[str]]] = {
     "postgresql": _postgresql,
 }
 """The stores on which the contract runs, and how each begins."""
+OTHERS = {
+    "command": ("test_command.py",),
+    "processes": ("--ignore=test_contract.py", "--ignore=test_command.py"),
+}
+"""The other runs, and their words for pytest; together they run all files."""
+NAMED = {"command": "", "processes": "memory"}
+"""The stores of these runs, beside Redis."""
 LOOPS = {"postgresql": "selector"}
 """The event loops of tasks, unless Windows' default."""
 
@@ -60,8 +66,7 @@ def run(windows: WindowsPython, record: Callable[[str, object], None], what: str
         status, output = -1, f"{(error.output or b'').decode(errors='replace')}\n{error}"
     record(SAID, f"windows: {what}: {totals(output)}")
     if status:
-        begin = re.search(r"^=+ (FAILURES|ERRORS) =+$", output, re.MULTILINE)
-        pytest.fail(output[begin.start() if begin else 0 :][-6000:], pytrace=False)
+        pytest.fail(failures(output), pytrace=False)
 
 
 @pytest.fixture
@@ -69,6 +74,7 @@ def whole(request: pytest.FixtureRequest) -> bool:
     return not request.config.getoption("thin")
 
 
+@pytest.mark.usefixtures("takes_long")
 @pytest.mark.timeout(LONGEST + 60)
 @pytest.mark.parametrize("name", STORES)
 def test_the_contract_holds_on_windows(
@@ -79,10 +85,12 @@ def test_the_contract_holds_on_windows(
         run(windows, record_property, f"contract on {name}", whole, "test_contract.py", **more)
 
 
+@pytest.mark.usefixtures("takes_long")
 @pytest.mark.timeout(LONGEST + 60)
-def test_processes_and_interrupts_on_windows(
-    windows: WindowsPython, record_property: Callable[[str, object], None], whole: bool
+@pytest.mark.parametrize("what", OTHERS)
+def test_the_other_tests_pass_on_windows(
+    what: str, windows: WindowsPython, record_property: Callable[[str, object], None], whole: bool
 ) -> None:
     with _redis() as store:
-        more = {"INTERLOCK_TEST_STORES": f"memory {store}"}
-        run(windows, record_property, "processes", whole, "--ignore=test_contract.py", **more)
+        more = {"INTERLOCK_TEST_STORES": f"{NAMED[what]} {store}"}
+        run(windows, record_property, what, whole, *OTHERS[what], **more)

@@ -12,6 +12,7 @@ PACKAGES = {
     "mariadb": "mariadb-server",
     "etcd": "etcd-server",
     "windows": "wine64 wine",
+    "debian": "debootstrap",
     "sshfs": "sshfs openssh-sftp-server",
     "glusterfs": "glusterfs-server",
     "browser": "chromium chromium-driver fonts-dejavu-core",

