@@ -24,7 +24,7 @@ MANY = 24
 
 IN_ONE_INTERFACE = (
     "file", "sqlite", "mariadb", "orm", "postgresql", "redis", "etcd", "s3", "postgresql+advisory", "mysql+advisory",
-    "valkey", "records", "texts that are swapped", "share",
+    "valkey", "records", "texts that are swapped", "share", "dynamodb",
 )  # fmt: skip
 """Stores on which each test runs in one colour only: both colours have the same source, or tasks use threads.
 

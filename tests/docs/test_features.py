@@ -21,6 +21,7 @@ REST = {
     "file": "/{folder}/locks",
     "sqlite": "//{folder}/locks.db",
     "share": "/{folder}",
+    "dynamodb": "table?endpoint=http://127.0.0.1:1",
 }  # of the URLs; others name a server
 OF_DJANGO = """
 import django

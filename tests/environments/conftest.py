@@ -12,8 +12,11 @@ import pytest
 from tests.support.stores import PARTIAL_ROWS, ROWS, Row
 
 Run: TypeAlias = Callable[..., str]
-# A bucket is left out: its threads do not exist in a forked child, where it raises an error.
-EVERYWHERE = [row for row in [*ROWS, *PARTIAL_ROWS] if row.schemes and not row.twin and row.name != "s3"]
+# A bucket is left out: its threads do not exist in a forked child, where it raises an error. DynamoDB is left out:
+# botocore does not notice that its descriptors were closed.
+EVERYWHERE = [
+    row for row in [*ROWS, *PARTIAL_ROWS] if row.schemes and not row.twin and row.name not in ("s3", "dynamodb")
+]
 
 
 @pytest.fixture(params=[row for row in EVERYWHERE if row.reaches_processes], ids=lambda row: row.name)

@@ -8,6 +8,7 @@ from tests.servers.browser import browser_programs
 from tests.servers.bucket import azurite_program, weed_program
 from tests.servers.clock import compiler
 from tests.servers.debian import debootstrap_program
+from tests.servers.dynamo import dynalite_program
 from tests.servers.etcd import etcd_program
 from tests.servers.home import Closing, Missing
 from tests.servers.hosts import host_programs
@@ -32,6 +33,7 @@ KINDS: dict[str, Callable[[], object]] = {
     "etcd": etcd_program,
     "seaweedfs": weed_program,
     "azurite": azurite_program,
+    "dynalite": dynalite_program,
     "browser": browser_programs,
     "clock": compiler,
     "hosts": host_programs,
@@ -43,11 +45,11 @@ KINDS: dict[str, Callable[[], object]] = {
 }
 
 
-ONLY_SAID = {"hosts", "azurite", "uwsgi", "windows", "debian", "sshfs", "glusterfs"}
+ONLY_SAID = {"hosts", "azurite", "dynalite", "uwsgi", "windows", "debian", "sshfs", "glusterfs"}
 """Kinds whose tests are skipped even with `CI` set: a privilege that can't be installed, packages from npm only,
-which not every machine reaches (S3 runs the same code as Azure), programs that must be compiled (forks by the C
-library are tested everywhere), wine, which runs on one kind of processor, another Debian, which needs root, and file
-systems of FUSE, which a container may not mount."""
+which not every machine reaches, programs that must be compiled (forks by the C library are tested everywhere), wine,
+which runs on one kind of processor, another Debian, which needs root, and file systems of FUSE, which a container may
+not mount."""
 
 
 def available(kind: str) -> str | None:
@@ -55,8 +57,8 @@ def available(kind: str) -> str | None:
 
     Args:
         kind: "valkey", "redis", "tls" (certificates), "postgres", "pgbouncer", "mariadb", "etcd", "seaweedfs",
-            "azurite", "browser", "clock" (of a server, which is set), "hosts" (network namespaces), "uwsgi",
-            "windows" (wine), "debian" (newer Pythons), "sshfs" or "glusterfs" (mounts).
+            "azurite", "dynalite", "browser", "clock" (of a server, which is set), "hosts" (network namespaces),
+            "uwsgi", "windows" (wine), "debian" (newer Pythons), "sshfs" or "glusterfs" (mounts).
     """
     if kind not in KINDS:
         raise ValueError(f"one of {', '.join(KINDS)}, not {kind!r}")

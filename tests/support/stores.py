@@ -16,6 +16,7 @@ from interlock.stores.mysql import ddl as table_of_mysql
 from interlock.stores.postgresql.ddl import ddl
 from interlock.testing.store_fixture import StoreFixture
 from tests.servers import EtcdServer, MariaServer, PostgresServer, RedisServer, SeaweedServer, need
+from tests.servers.dynamo import DynaliteServer
 from tests.servers.server import Server
 from tests.support.brief_share import BriefShareStore
 from tests.support.memory_records import MemoryRecords, RecordsStore
@@ -162,6 +163,12 @@ def _s3(folder: Path) -> StoreFixture:
     return _at(_running("seaweedfs", SeaweedServer).at(uuid4().hex), clock_error=1.0)
 
 
+def _dynamodb(folder: Path) -> StoreFixture:
+    server, table = _running("dynalite", DynaliteServer), uuid4().hex
+    server.create(table)  # before the test, as for PostgreSQL
+    return _at(server.at(table), clock_error=1.5)  # HTTP dates have whole seconds
+
+
 def _bucket(folder: Path) -> StoreFixture:
     """A bucket in the memory of this process, whose clock is more precise than a second."""
     from obstore.store import MemoryStore
@@ -205,6 +212,7 @@ ROWS = [
     ),
     Row("etcd", ("etcd", "etcds"), _etcd, reaches_processes=True),
     Row("s3", ("s3", "gs", "az"), _s3, reaches_processes=True),
+    Row("dynamodb", ("dynamodb",), _dynamodb, reaches_processes=True),
     Row("bucket in memory", (), _bucket, twin=True),
     Row("share", ("share",), _share),
 ]

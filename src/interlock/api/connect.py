@@ -30,6 +30,7 @@ SCHEMES = {
     "interlock.stores.advisory:AdvisoryStore": ("postgresql+advisory", "mysql+advisory", "mariadb+advisory"),
     "interlock.stores.etcd:EtcdStore": ("etcd", "etcds"),
     "interlock.stores.bucket:BucketStore": ("s3", "gs", "az"),
+    "interlock.stores.dynamodb:DynamoStore": ("dynamodb",),
     "interlock.stores.share:ShareStore": ("share",),
     "interlock.stores.sqlite:SqliteStore": ("sqlite", "sqlite+pysqlite", "sqlite+aiosqlite"),
 }  # fmt: skip

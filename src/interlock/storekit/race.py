@@ -6,7 +6,6 @@ Some S3-compatible servers let two succeed under load (SeaweedFS #8800, RustFS #
 import secrets
 from collections import Counter
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 from typing import Protocol, TypeVar
 
@@ -46,6 +45,9 @@ def race(racers: Sequence[Racer[V]], rounds: int) -> list[Check]:
     Returns:
         The findings: the number of rounds with one winner, and whether the object has the winner's content.
     """
+    # Loaded late, because this module cannot be imported after the end of the main thread.
+    from concurrent.futures import ThreadPoolExecutor
+
     start = Barrier(len(racers))
 
     def write(number: int, version: V | None) -> bytes | str | None:
