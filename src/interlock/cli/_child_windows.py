@@ -169,6 +169,7 @@ class WindowsChild:
     def look(self) -> None:
         """Set `status` if it has ended."""
         if self._process is not None and (code := self._process.poll()) is not None:
+            # Python before 3.12.8 cannot exit with a larger number.
             self.status = BY_SIGNAL + signal.SIGINT if code == CONTROL_C_EXIT else ctypes.c_int32(code).value
 
     def tell_when_all_are_gone(self) -> None:

@@ -289,6 +289,12 @@ def start_in_console(runner: Runner, *words: str) -> subprocess.Popen[str]:
     return runner.start(command=(sys.executable, helper, subprocess.list2cmdline([*COMMAND, *words])))
 
 
+def wait_for_output(runner: Runner, text: str) -> None:
+    """Wait until the command in the console has printed a text."""
+    output = runner.folder / "output"
+    eventually(lambda: output.exists() and text in output.read_text(), LIMIT)
+
+
 def test_ctrl_c_ends_the_wait_and_leaves_nothing_behind(runner: Runner) -> None:
     with runner.locks.lock("book"):
         run = start_in_console(runner, "run", "-v", "book", *python("print('ran')"))
@@ -303,7 +309,7 @@ def test_ctrl_c_ends_the_wait_and_leaves_nothing_behind(runner: Runner) -> None:
 def test_ctrl_c_asks_the_command_to_end(runner: Runner, words: list[str], status: int, states: list[str]) -> None:
     runner.replace_events()
     run = start_in_console(runner, *words, "book", *python(ASKED, "0"))
-    eventually(lambda: runner.states() == ["using"], LIMIT)
+    wait_for_output(runner, "in\n")
     (runner.folder / "press").touch()
     assert (ended(run)[0], runner.states()) == (status, states)
     assert (runner.folder / "asked").read_text() == "CTRL_BREAK\n"
@@ -319,7 +325,7 @@ def test_a_command_that_ctrl_c_has_ended_is_130(runner: Runner) -> None:
 def test_ctrl_c_ends_lead(runner: Runner) -> None:
     runner.replace_events()
     run = start_in_console(runner, "lead", "book", *python(ASKED, "7"))
-    eventually(lambda: runner.states() == ["using"], LIMIT)
+    wait_for_output(runner, "in\n")
     (runner.folder / "press").touch()
     assert ended(run)[0] == 7
 
@@ -327,7 +333,6 @@ def test_ctrl_c_ends_lead(runner: Runner) -> None:
 @pytest.mark.long
 def test_ctrl_c_ends_lead_between_two_tries(runner: Runner) -> None:
     run = start_in_console(runner, "lead", "book", *python("import sys; sys.exit(3)"))
-    output = runner.folder / "output"
-    eventually(lambda: output.exists() and "next try" in output.read_text(), LIMIT)
+    wait_for_output(runner, "next try")
     (runner.folder / "press").touch()
     assert ended(run)[0] == 130
