@@ -1,7 +1,6 @@
 """The contract without the modules of POSIX; `test_without_posix` runs it in a separate process."""
 
 import os
-from typing import Any
 
 import pytest
 
@@ -24,14 +23,6 @@ def test_nothing_is_left_of_posix() -> None:
     assert not hasattr(os, "fork")
     with pytest.raises(ModuleNotFoundError):
         import fcntl  # noqa: F401
-
-
-@pytest.mark.parametrize("url", ["file:///tmp/x", None])
-@pytest.mark.parametrize("connect", [interlock.connect, interlock.aconnect])
-def test_files_say_what_they_need(url: str | None, monkeypatch: pytest.MonkeyPatch, connect: Any) -> None:
-    monkeypatch.delenv("INTERLOCK_URL", raising=False)
-    with pytest.raises(interlock.StoreError, match="needs a POSIX system"):
-        connect(url)
 
 
 @pytest.mark.parametrize("url", ["postgresql+advisory://here/x", "mariadb+advisory://here/x"])

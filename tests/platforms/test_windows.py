@@ -40,16 +40,19 @@ def _postgresql() -> Iterator[str]:
 
 STORES: dict[str, Callable[[], AbstractContextManager[str]]] = {
     "memory": lambda: _named("memory"),
+    "file": lambda: _named("file"),
+    "sqlite": lambda: _named("sqlite"),
     "redis": _redis,
     "postgresql": _postgresql,
 }
 """The stores on which the contract runs, and how each begins."""
 OTHERS = {
     "command": ("test_command.py",),
-    "processes": ("--ignore=test_contract.py", "--ignore=test_command.py"),
+    "files": ("test_files.py",),
+    "processes": ("--ignore=test_contract.py", "--ignore=test_command.py", "--ignore=test_files.py"),
 }
 """The other runs, and their words for pytest; together they run all files."""
-NAMED = {"command": "", "processes": "memory"}
+NAMED = {"command": "", "files": "", "processes": "memory file sqlite"}
 """The stores of these runs, beside Redis."""
 LOOPS = {"postgresql": "selector"}
 """The event loops of tasks, unless Windows' default."""

@@ -1,4 +1,4 @@
-"""Without POSIX, as on Windows: the package, memory:// and servers work, and file:// reports what it needs."""
+"""Without POSIX, as on Windows: the package, memory:// and servers work; `test_windows` tests files."""
 
 import os
 import re
@@ -13,7 +13,7 @@ from tests.servers import PostgresServer, RedisServer, need
 ROOT = Path(__file__).parents[2]
 SUITE = Path(__file__).parent / "suite_without_posix.py"
 CONTRACT = "release_wakes or excludes or time_out_says or fence_is_greater or reply_was_lost or raises_on_leaving"
-PLATFORM = "command_looks or files_say or advisory or nothing_is_left or knows_namespaces"
+PLATFORM = "command_looks or advisory or nothing_is_left or knows_namespaces"
 CHOSEN = os.environ.get("INTERLOCK_TEST_WITHOUT_POSIX", f"exclusive and ({CONTRACT}) or {PLATFORM}")
 """Words for pytest's -k; an empty text runs all of the contract, which takes half an hour."""
 LIMIT = 280 if "INTERLOCK_TEST_WITHOUT_POSIX" not in os.environ else 3000  # seconds

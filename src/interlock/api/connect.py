@@ -60,7 +60,7 @@ def given_url(url: object) -> object:
 
 
 def default_url() -> str:
-    """Return $INTERLOCK_URL, or else the URL of the user's folder /tmp/interlock-UID.
+    """Return $INTERLOCK_URL, or else the URL of the user's folder, such as /tmp/interlock-UID.
 
     Raises:
         InvalidArgument: the variable is empty, perhaps because a secret is missing: another store would be wrong.
@@ -279,7 +279,7 @@ OTHER_WORDS = {
 
 def _advice_on(text: str) -> str:
     """Return advice on a text that is not a URL."""
-    if not text.startswith(("/", "./", "../", "~")):
+    if not text.startswith(("/", "./", "../", "~")) and text[1:3] not in (":/", ":\\"):
         return "Give a URL such as 'file:///var/lib/app/locks', 'redis://localhost' or 'memory://'."
     from interlock.stores.files import folder_meant  # loaded late, because it imports more than a wrong URL needs
 

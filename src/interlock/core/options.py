@@ -43,6 +43,8 @@ def path_url(path: str, begin: str = "file://") -> str:
         path: as `os.fsdecode` returns it; it need not be UTF-8.
         begin: "file://" or "sqlite:///".
     """
+    if path[1:3] == ":\\" or path[1:3] == ":/":  # of Windows
+        return f"{begin.rstrip('/')}///{path[:2]}{quote(path[2:].replace(chr(92), '/'))}"
     return begin + quote(path, errors="surrogateescape")
 
 

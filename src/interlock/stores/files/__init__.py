@@ -21,12 +21,8 @@ if TYPE_CHECKING:
     from interlock.stores.files._async.queue import AsyncFileQueue
 
 
-def folder_meant(path: str) -> str:
-    """Return the URL that a path without its first slash probably means."""
-    top = path.partition("/")[0]
-    if top not in ("", ".", "..", "~") and os.path.isdir(f"/{top}"):
-        return path_url(f"/{path}")
-    return path_url(os.path.abspath(os.path.expanduser(path)))
+folder_meant = system.folder_meant
+"""Return the URL that a path without its first slash probably means."""
 
 
 class FileStore(BlockingStore):

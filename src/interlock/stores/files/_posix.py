@@ -26,6 +26,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from interlock.core.errors import InvalidArgument, StoreError
+from interlock.core.options import path_url
 from interlock.runtime import clock
 from interlock.stores.files.open_file import (
     MOST_BYTES,
@@ -36,11 +37,14 @@ from interlock.stores.files.open_file import (
     OpenFile,
     Sharing,
     kind_of,
-    sharing_of,
 )
+from interlock.stores.files.open_file import sharing_of as sharing_of
 
 HAS_PIPES = True
 EXAMPLE = "/var/lib/locks"
+FOR_SEVERAL = "share:///folder on that file system"
+DATABASE_SLASHES = "four slashes"
+SHORT_NAME = re.compile(r"[a-z0-9][a-z0-9._:@+=,-]{0,99}")
 LOCAL: Set[str] = {
     "aufs", "bcachefs", "btrfs", "devtmpfs", "ecryptfs", "erofs", "ext2", "ext3", "ext4", "f2fs",
     "fuse.fuse-overlayfs", "hfsplus", "jffs2", "jfs", "minix", "nilfs2", "overlay", "ramfs", "reiserfs", "rootfs",
@@ -58,6 +62,11 @@ NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
 FLAGS = NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 NOATIME = getattr(os, "O_NOATIME", 0)
 give_turn: Callable[[], object] = getattr(os, "sched_yield", lambda: None)
+
+
+def readable_name(words: str) -> str:
+    """Return the readable part of a file name: every name is accepted."""
+    return words
 
 
 # -- files --------------------------------------------------------------------------------------------------
@@ -194,6 +203,19 @@ def hide_reads(fd: int) -> None:
         fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | NOATIME)
 
 
+def mark(fd: int) -> int:
+    """Set a random file offset, which pread and pwrite do not change, and return it."""
+    return os.lseek(fd, (1 << 30) + int.from_bytes(os.urandom(4)) // 4, os.SEEK_SET)
+
+
+def is_marked(fd: int, mark: int) -> bool:
+    """Return True if a descriptor has the offset of its mark."""
+    try:
+        return os.lseek(fd, 0, os.SEEK_CUR) == mark
+    except OSError:
+        return False
+
+
 def remove(file: OpenFile) -> None:
     """Unlink an open file if its path leads to it, and close it."""
     if file.fd >= 0 and file.is_found():
@@ -276,9 +298,22 @@ def folder_path(path: str) -> str:
     return path
 
 
+def resolved(path: Path) -> str:
+    """Return the path of a folder without symbolic links."""
+    return os.path.realpath(path)
+
+
 def path_in_url(path: str) -> str:
     """Return the path that the path of a URL means."""
     return path
+
+
+def folder_meant(path: str) -> str:
+    """Return the URL that a path without its first slash probably means."""
+    top = path.partition("/")[0]
+    if top not in ("", ".", "..", "~") and os.path.isdir(f"/{top}"):
+        return path_url(f"/{path}")
+    return path_url(os.path.abspath(os.path.expanduser(path)))
 
 
 def database_url(path: str) -> str:

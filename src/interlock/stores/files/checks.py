@@ -64,7 +64,7 @@ def _permissions(folder: Folder) -> Check:
     for path in (folder.path, folder.lines, folder.alive):
         if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
             return Check("permissions", "fail", f"This user cannot read and write {path}. Change its mode.")
-    mode = folder.path.stat().st_mode
+    mode = folder.sharing.mode
     if mode & 0o002 and not mode & stat.S_ISVTX:
         return Check("permissions", "warn", f"Every user may write to {folder.path} and remove locks. Run chmod o-w.")
     shared = "Shared: every user with write access can block all others."

@@ -14,7 +14,7 @@ from pathlib import Path
 from interlock.core.errors import InvalidArgument, StoreError
 from interlock.stores.files.liveness import Liveness
 from interlock.stores.files.machine import refuse_file_system
-from interlock.stores.files.open_file import NotOurs, Sharing, sharing_of
+from interlock.stores.files.open_file import NotOurs, Sharing
 from interlock.stores.files.opening import failing, open_file, put, read_file
 from interlock.stores.files.system import system
 
@@ -71,7 +71,7 @@ class Folder:
         if not os.path.isdir(self.path):
             self.path.parent.mkdir(parents=True, exist_ok=True)
             system.make_folder(self.path, 0o700 if self._mode is None else self._mode)
-        sharing = sharing_of(os.stat(self.path))
+        sharing = system.sharing_of(os.stat(self.path))
         if self._mode is not None and (sharing.mode ^ self._mode) & 0o1777:
             raise StoreError(
                 f"{self.path} has mode {sharing.mode:o}, but the URL requires {self._mode:o}. Change the mode of the "
@@ -91,7 +91,7 @@ class Folder:
         machines notices the other.
         """
         here = FOLDER_MAGIC + f"3\nboot={boot_id()}\nclock={system.time_namespace()}\n".encode()
-        with open(open_file(os.path.realpath(self.path), NAME, sharing), "r+b", 0) as marker:
+        with open(open_file(system.resolved(self.path), NAME, sharing), "r+b", 0) as marker:
             found = marker.read(MARKER_SIZE)
             if found and not found.startswith(FOLDER_MAGIC):
                 raise NotOurs(

@@ -34,6 +34,7 @@ TRY_LOCK = system.LOCK_EX | system.LOCK_NB
 UNLOCK = system.LOCK_UN
 flock = system.flock
 give_turn = system.give_turn
+is_marked = system.is_marked
 pread = system.pread
 TRUST = 0.02  # seconds for which a check that a line file or a liveness pipe is still in its folder counts
 
@@ -156,9 +157,8 @@ class LineFile(OpenFile):
             self.fd = open_file(folder.lines, self.name, folder.sharing)
         try:
             self.identify()
-            # A random file offset, which pread and pwrite do not change.  If the program closes the descriptor and
-            # another file gets its number, the offset differs.
-            self.mark = os.lseek(self.fd, (1 << 30) + int.from_bytes(os.urandom(4)) // 4, os.SEEK_SET)
+            # If the program closes the descriptor, another file may get its number.
+            self.mark = system.mark(self.fd)
             system.hide_reads(self.fd)
         except BaseException:
             self.close()
@@ -166,10 +166,7 @@ class LineFile(OpenFile):
 
     def is_ours(self) -> bool:
         """Return True if the file is open, and its descriptor still belongs to the file."""
-        try:
-            return self.fd >= 0 and os.lseek(self.fd, 0, os.SEEK_CUR) == self.mark
-        except OSError:
-            return False
+        return self.fd >= 0 and is_marked(self.fd, self.mark)
 
     def is_there(self, now: float) -> bool:
         """Return True if the file is still in its folder; a check counts for `TRUST` seconds."""

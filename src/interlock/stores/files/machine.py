@@ -12,7 +12,7 @@ mount_of = system.mount_of
 NETWORK = {
     "9p", "acfs", "afs", "beegfs", "ceph", "cifs", "coda", "fuse.ceph", "fuse.ceph-fuse", "fuse.cephfs",
     "fuse.glusterfs", "fuse.s3fs", "fuse.sshfs", "gfs2", "glusterfs", "gpfs", "lustre", "ncpfs", "nfs", "nfs4",
-    "ocfs2", "orangefs", "smb3", "smbfs",
+    "ocfs2", "orangefs", "remote", "smb3", "smbfs",
 }  # fmt: skip
 GUESTS = {"fakeowner", "fuse", "fuseblk", "hgfs", "osxfs", "prl_fs", "vboxsf", "virtiofs", "vmhgfs"}
 """File systems served by a program or by the host of a virtual machine: other machines may use them as well."""
@@ -49,7 +49,7 @@ def refuse_file_system(path: Path, allowed: str, url: str) -> None:
     if kind in NETWORK:
         raise StoreError(
             f"{path} is on a network file system ({kind}). Choose a local folder, or a store for several machines, "
-            f"such as share:///folder on that file system."
+            f"such as {system.FOR_SEVERAL}."
         )
     if is_guest(kind) and kind != allowed:
         raise StoreError(

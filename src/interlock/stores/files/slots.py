@@ -18,6 +18,7 @@ from typing import Literal, TypeAlias
 from interlock.core.claims import MICROS, SEPARATOR
 from interlock.core.errors import StoreError
 from interlock.core.line import QueuedClaim
+from interlock.stores.files.system import system
 
 try:
     from _blake2 import blake2b  # the same as hashlib's, but hashlib loads OpenSSL
@@ -34,7 +35,6 @@ DONE_AT = len(LINE_MAGIC) + 5 + len(" done=")
 TEXT_AT = DONE_AT + MOMENT_LENGTH + 1
 HEAD_MOST = 32 * SLOT  # the longest name and namespace, all control characters, which JSON writes as six bytes each
 MOST_READABLE = 90  # bytes of the readable part; the file name with hash and suffix must not exceed 255
-SHORT_NAME = re.compile(r"[a-z0-9][a-z0-9._:@+=,-]{0,99}")
 _STATES: dict[bytes, Literal["pending", "using"]] = {b"using   ": "using", b"pending ": "pending"}
 _FENCE = re.compile(rb".{14}([0-9]{16})", re.DOTALL)
 _CLAIM = re.compile(
@@ -59,9 +59,9 @@ def file_name(key: str) -> str:
     Different keys have different file names, even on a file system that ignores case.
     """
     namespace, _, name = key.partition(SEPARATOR)
-    if not namespace and SHORT_NAME.fullmatch(name):
+    if not namespace and system.SHORT_NAME.fullmatch(name):
         return name
-    words = re.sub(r"[^\w.-]+", "-", f"{namespace}.{name}".strip(".").lower())
+    words = system.readable_name(re.sub(r"[^\w.-]+", "-", f"{namespace}.{name}".strip(".").lower()))
     readable = words.encode()[:MOST_READABLE].decode(errors="ignore").strip("-.")
     # Encoded as UTF-8 in every locale, because otherwise processes with other locales would lock other files.
     return os.fsdecode(f"{readable}~{blake2b(key.encode(), digest_size=20).hexdigest()}".encode())

@@ -352,9 +352,13 @@ class FileSteps(StepStore, Notifier):
 
 def _wakeups_of(folder: Folder, liveness: Liveness) -> Wakeups:
     """Return the notifications of a queue, as this system has them."""
-    from interlock.stores.files.pipes import Pipes
+    if system.HAS_PIPES:
+        from interlock.stores.files.pipes import Pipes
 
-    return Pipes(folder.alive, liveness)
+        return Pipes(folder.alive, liveness)
+    from interlock.stores.files.loopback import Loopback
+
+    return Loopback(liveness)
 
 
 _open: dict[Callable[[], object], FileSteps] = {}

@@ -1,6 +1,7 @@
 """The operating system, as the store sees it: `_posix` or `_windows`, chosen here, which have the same names."""
 
 import os
+import re
 import sys
 from collections.abc import Callable, Mapping, Set
 from pathlib import Path
@@ -9,12 +10,7 @@ from typing import Protocol
 from interlock.stores.files.open_file import LivenessFile, Mount, OpenFile, Sharing
 
 if sys.platform == "win32":
-    from interlock.core.errors import StoreError
-
-    raise StoreError(
-        "file://, the default store, needs a POSIX system for its locks and named pipes. Pass the URL of a server, "
-        "or memory://, or set INTERLOCK_URL."
-    )
+    from interlock.stores.files import _windows as chosen
 else:
     from interlock.stores.files import _posix as chosen
 
@@ -25,16 +21,21 @@ class System(Protocol):
     Attributes:
         HAS_PIPES: True if named pipes notify waiters (`pipes`), False for the loopback interface (`loopback`).
         EXAMPLE: the path of a folder, for messages.
+        DATABASE_SLASHES: how the absolute path of a SQLite file begins in a URL, for messages.
+        FOR_SEVERAL: a store that several machines can use, for messages.
+        SHORT_NAME: matches names that are their own file names.
         LOCAL: types of file systems that only this machine reaches.
         ADVICE: what to do about an error, by its number; more than `opening` knows.
         LOCK_EX, LOCK_SH, LOCK_NB, LOCK_UN: flags of `flock`, as in flock(2).
         flock: lock or unlock a descriptor; raises BlockingIOError if another descriptor has the lock.
         pread, pwrite: read and write at an offset; the offset of the descriptor stays.
+        mark, is_marked: give a descriptor a mark, which another file at the same descriptor does not have.
         replace: rename a file over another.
         give_turn: let other processes run.
         take: open the file at a path for reading.
         opener: an opener for `open`: not through a link.
         open_in: open a regular file in a folder; see `opening.open_file`.
+        sharing_of: the users who may use a folder.
         settle: give a new file or folder its mode, owner and group.
         trusts: return True if files of a user may be used.
         may_use: return True if this user has rights; see `os.access`.
@@ -46,7 +47,10 @@ class System(Protocol):
         check_folder: check that all users of a folder can use its subfolder.
         mode_in: parse the option of the permission bits of a folder.
         folder_path: check the path of a folder, and return it as the store uses it.
+        resolved: the path of a folder without links, where `open_in` opens nothing in a link.
         path_in_url: the path that the path of a URL means.
+        folder_meant: the URL that a path without its first slash probably means.
+        readable_name: the readable part of a file name, as the system accepts it.
         database_url: the URL by which SQLite opens a file.
         default_folder: the default folder of this user.
         boot_id: the boot or the machine, as the marker of a folder records it.
@@ -61,6 +65,9 @@ class System(Protocol):
 
     HAS_PIPES: bool
     EXAMPLE: str
+    DATABASE_SLASHES: str
+    FOR_SEVERAL: str
+    SHORT_NAME: re.Pattern[str]
     LOCAL: Set[str]
     ADVICE: Mapping[int, str]
     LOCK_EX: int
@@ -71,11 +78,14 @@ class System(Protocol):
     def flock(self, fd: int, operation: int, /) -> None: ...
     def pread(self, fd: int, length: int, offset: int, /) -> bytes: ...
     def pwrite(self, fd: int, data: bytes, offset: int, /) -> int: ...
+    def mark(self, fd: int) -> int: ...
+    def is_marked(self, fd: int, mark: int) -> bool: ...
     def replace(self, src: str | Path, dst: str | Path) -> None: ...
     def give_turn(self) -> object: ...
     def take(self, file: OpenFile) -> None: ...
     def opener(self, path: str, flags: int) -> int: ...
     def open_in(self, folder: str | Path, name: str, sharing: Sharing, create: bool) -> int: ...
+    def sharing_of(self, found: os.stat_result) -> Sharing: ...
     def settle(self, fd: int, found: os.stat_result, mode: int, sharing: Sharing) -> None: ...
     def trusts(self, sharing: Sharing, owner: int) -> bool: ...
     def may_use(self, path: str | Path, mode: int) -> bool: ...
@@ -87,7 +97,10 @@ class System(Protocol):
     def check_folder(self, room: Path, sharing: Sharing) -> None: ...
     def mode_in(self, name: str, text: str) -> int: ...
     def folder_path(self, path: str) -> str: ...
+    def resolved(self, path: Path) -> str: ...
     def path_in_url(self, path: str) -> str: ...
+    def folder_meant(self, path: str) -> str: ...
+    def readable_name(self, words: str) -> str: ...
     def database_url(self, path: str) -> str: ...
     def default_folder(self) -> str: ...
     def boot_id(self) -> str: ...

@@ -28,15 +28,16 @@ from interlock.core.redaction import described
 from interlock.runtime import clock
 from interlock.stores.files import machine
 from interlock.stores.files.machine import allowed_in
-from interlock.stores.files.open_file import OpenFile, Sharing, kind_of, sharing_of
+from interlock.stores.files.open_file import OpenFile, Sharing, kind_of
 from interlock.stores.files.opening import failed
 from interlock.stores.files.system import system
 
 EXCLUSIVE_TRY, SHARED_TRY = system.LOCK_EX | system.LOCK_NB, system.LOCK_SH | system.LOCK_NB
 BESIDE = ".locks"  # the suffix of the file of locks beside an engine's database
+_EXAMPLE = path_url(f"{system.EXAMPLE}.db", "sqlite:///")
 _MEMORY = (
     "Only one connection sees a database in memory. For the threads and tasks of one process write memory://; "
-    "otherwise give the locks a file: sqlite:////var/lib/app/locks.db."
+    f"otherwise give the locks a file: {_EXAMPLE}."
 )
 
 
@@ -66,12 +67,12 @@ def options_of(url: SplitResult) -> SqliteOptions:
         raise InvalidArgument(_MEMORY)
     found = read_options(given, {"allow": allowed_in}, "sqlite://")
     if url.netloc or url.fragment:
-        raise InvalidArgument("sqlite:// needs a file of this machine: sqlite:////var/lib/app/locks.db.")
-    path = _checked(unquote(url.path, errors="surrogateescape").removeprefix("/"))
+        raise InvalidArgument(f"sqlite:// needs a file of this machine: {_EXAMPLE}.")
+    path = _checked(system.path_in_url(unquote(url.path, errors="surrogateescape").removeprefix("/")))
     if not os.path.isabs(path):
         raise InvalidArgument(
-            f"{path!r} is relative to the working directory. Write an absolute path with four slashes: "
-            f"{path_url('/' + path, 'sqlite:///')} or {path_url(os.path.abspath(path), 'sqlite:///')}"
+            f"{path!r} is relative to the working directory. Write an absolute path with "
+            f"{system.DATABASE_SLASHES}: {path_url('/' + path, 'sqlite:///')} or {path_url(os.path.abspath(path), 'sqlite:///')}"
         )
     return SqliteOptions(_followed(path), **found)
 
@@ -91,7 +92,7 @@ def options_beside(engine: Any) -> SqliteOptions:
     if not os.path.isabs(path):
         raise InvalidArgument(
             f"The engine's database {path!r} is relative to the working directory. Give the engine an absolute path "
-            f"with four slashes, or pass a URL: sqlite:////var/lib/app/locks.db."
+            f"with {system.DATABASE_SLASHES}, or pass a URL: {_EXAMPLE}."
         )
     return SqliteOptions(os.path.realpath(path) + BESIDE)
 
@@ -100,7 +101,7 @@ def _checked(path: str) -> str:
     if path in ("", ":memory:") or "mode=memory" in path:
         raise InvalidArgument(_MEMORY)
     if "\0" in path or path.endswith("/"):
-        raise InvalidArgument(f"{path!r} is a folder, or not a path. Name a file such as /var/lib/app/locks.db.")
+        raise InvalidArgument(f"{path!r} is a folder, or not a path. Name a file such as {system.EXAMPLE}.db.")
     return path
 
 
@@ -187,7 +188,7 @@ def open_claims(options: SqliteOptions, alive: OpenFile) -> Opened:
     path = options.path
     folder = os.path.dirname(path)
     try:
-        sharing = sharing_of(os.stat(folder))
+        sharing = system.sharing_of(os.stat(folder))
         if sharing.mode & stat.S_ISVTX:  # users who may write to a sticky folder share nothing in it but their own
             sharing = sharing._replace(mode=sharing.mode & ~0o022)
         machine.refuse_file_system(Path(folder), options.allow, f"sqlite:///{path}")

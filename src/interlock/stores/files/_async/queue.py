@@ -11,6 +11,7 @@ from interlock.runtime import _aio as rt
 from interlock.storekit._async.step_queue import AsyncStepQueue, AsyncStepStore
 from interlock.stores.files.fast_path import Quick, native
 from interlock.stores.files.steps import FileSteps
+from interlock.stores.files.system import system
 
 
 class AsyncFileQueue(AsyncStepQueue):
@@ -59,9 +60,15 @@ class AsyncFileQueue(AsyncStepQueue):
 
 def _waiters_of(lines: FileSteps) -> Callable[[], AsyncWaiting]:
     """Return a function that makes a waiter, as this system has them."""
-    from interlock.stores.files._async.pipe_waiter import AsyncPipeWaiter
-    from interlock.stores.files.pipes import Pipes
-
     wakeups = lines.wakeups
-    assert isinstance(wakeups, Pipes)
-    return partial(AsyncPipeWaiter, wakeups)
+    if system.HAS_PIPES:
+        from interlock.stores.files._async.pipe_waiter import AsyncPipeWaiter
+        from interlock.stores.files.pipes import Pipes
+
+        assert isinstance(wakeups, Pipes)
+        return partial(AsyncPipeWaiter, wakeups)
+    from interlock.stores.files._async.loopback_waiter import AsyncLoopbackWaiter
+    from interlock.stores.files.loopback import Loopback
+
+    assert isinstance(wakeups, Loopback)
+    return partial(AsyncLoopbackWaiter, wakeups)

@@ -12,6 +12,7 @@ from interlock.runtime import _threads as rt
 from interlock.storekit._sync.step_queue import StepQueue, StepStore
 from interlock.stores.files.fast_path import Quick, native
 from interlock.stores.files.steps import FileSteps
+from interlock.stores.files.system import system
 
 
 class FileQueue(StepQueue):
@@ -58,9 +59,15 @@ class FileQueue(StepQueue):
 
 def _waiters_of(lines: FileSteps) -> Callable[[], Waiting]:
     """Return a function that makes a waiter, as this system has them."""
-    from interlock.stores.files._sync.pipe_waiter import PipeWaiter
-    from interlock.stores.files.pipes import Pipes
-
     wakeups = lines.wakeups
-    assert isinstance(wakeups, Pipes)
-    return partial(PipeWaiter, wakeups)
+    if system.HAS_PIPES:
+        from interlock.stores.files._sync.pipe_waiter import PipeWaiter
+        from interlock.stores.files.pipes import Pipes
+
+        assert isinstance(wakeups, Pipes)
+        return partial(PipeWaiter, wakeups)
+    from interlock.stores.files._sync.loopback_waiter import LoopbackWaiter
+    from interlock.stores.files.loopback import Loopback
+
+    assert isinstance(wakeups, Loopback)
+    return partial(LoopbackWaiter, wakeups)
