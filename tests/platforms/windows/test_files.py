@@ -14,6 +14,8 @@ import pytest
 import interlock
 from interlock import InvalidArgument, StoreError
 from interlock.runtime import clock
+from interlock.stores.files import machine
+from interlock.stores.files.open_file import Mount
 from interlock.stores.files.system import system
 from interlock.testing.other_process import Remote, logged
 from interlock.testing.waiting import eventually
@@ -117,6 +119,15 @@ def test_what_is_no_local_folder_is_refused(
 ) -> None:
     with pytest.raises(error, match=said):
         connect(url)
+
+
+@pytest.mark.parametrize("begin", ["file:///", "sqlite:///"])
+def test_a_drive_of_another_machine_is_refused(begin: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stand-in for a mapped drive, which wine does not have."""
+    monkeypatch.setattr(machine, "mount_of", lambda path: Mount("Z:\\", "", "remote"))
+    with pytest.raises(StoreError, match=r"network file system.*redis://"):
+        with interlock.connect(f"{begin}{tmp_path.as_posix()}/locks") as locks:
+            locks.lock("book").acquire()
 
 
 def test_the_default_folder_is_in_local_appdata(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
