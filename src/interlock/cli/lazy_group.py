@@ -30,7 +30,7 @@ HEAD = """\
 Lock between processes: run a command under a lock, and list the holders of locks.
 
 Choose the store with --store or $INTERLOCK_URL. The default is a per-user directory,
-/tmp/interlock-UID.
+/tmp/interlock-UID; on Windows %LOCALAPPDATA%\\interlock\\locks.
 
 Exit status: 64 usage error; 75 store unavailable or unsuitable. The help of each command lists
 the others.

@@ -296,6 +296,6 @@ namespace_option = click.option(
     shell_complete=completed("namespaces"),
 )
 store_option = click.option(
-    "--store", metavar="URL", help="URL of the store. Default: $INTERLOCK_URL, else /tmp/interlock-UID."
+    "--store", metavar="URL", help="URL of the store. Default: $INTERLOCK_URL, else a folder of this user."
 )
 name_argument = click.argument("name", shell_complete=completed("names"))
