@@ -2,14 +2,14 @@
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 from interlock.api._sync.locks import Locks
 from interlock.client.base_client import BaseClient
 from interlock.core.errors import InvalidArgument, StoreError
-from interlock.core.options import path_url
+from interlock.core.options import Options, path_url
 from interlock.core.redaction import described, masked, why
 from interlock.runtime.loading import loading
 from interlock.storekit.store import Store
@@ -80,31 +80,34 @@ def open_store(
     tasks: bool = False,
     password: Callable[[], str] | None = None,
     dial: Callable[[], object] | None = None,
+    config: Mapping[str, object] | None = None,
 ) -> Store:
     """Return the store that `url` names.
 
     Args:
         url: scheme://…, or a database client of the program; None for `default_url()`.
         tasks: True if asyncio tasks will use it, False for threads.
-        password, dial: as for `connect`.
+        password, dial, config: as for `connect`.
 
     Raises:
-        InvalidArgument: not a URL, or an unknown scheme or client.
+        InvalidArgument: not a URL, an unknown scheme or client, or an argument that its store does not accept.
         StoreError: the store is unusable.
     """
     url = given_url(url)
+    arguments = (("password", password), ("dial", dial), ("config", config))
+    given: Options = {key: value for key, value in arguments if value is not None}
     if not isinstance(url, str):
+        if given:
+            raise InvalidArgument(f"{next(iter(given))}= needs a URL. {described(url)} has its own settings.")
         return _store_of_client(url, tasks)
     parts, factory = check_url(url)
-    given = {key: value for key, value in (("password", password), ("dial", dial)) if value is not None}
     if given:
         from inspect import signature
 
         refused = sorted(set(given) - set(signature(factory.from_url).parameters))
         if refused:
-            raise InvalidArgument(
-                f"{parts.scheme}:// does not accept {refused[0]}=. Only PostgreSQL, MySQL and MariaDB do."
-            )
+            who = "s3://, gs:// and az://" if refused[0] == "config" else "PostgreSQL, MySQL and MariaDB"
+            raise InvalidArgument(f"{parts.scheme}:// does not accept {refused[0]}=. Only {who} do.")
     return cast(Store, factory.from_url(parts, **given))
 
 
@@ -195,6 +198,7 @@ def connect(
     ttl: float | None = None,
     password: Callable[[], str] | None = None,
     dial: Callable[[], object] | None = None,
+    config: Mapping[str, object] | None = None,
 ) -> Locks:
     """Return the locks of a store, for threads.
 
@@ -206,12 +210,13 @@ def connect(
         ttl: default lease of its locks in seconds; None for the store's own: 30, on share:// 60.
         password: returns the password for each new connection, such as a cloud token (PostgreSQL, MySQL, MariaDB).
         dial: returns a new connection of psycopg or PyMySQL, for settings that a URL cannot contain.
+        config: settings of the client of a bucket by name, such as those for encryption (s3://, gs://, az://).
 
     Raises:
         InvalidArgument: an argument is out of range, or the scheme is unknown.
         StoreError: the store is unusable; the message gives the next step.
     """
-    return _connected(Locks, connect, url, namespace, ttl, password, dial)
+    return _connected(Locks, connect, url, namespace, ttl, password, dial, config)
 
 
 def aconnect(
@@ -221,11 +226,12 @@ def aconnect(
     ttl: float | None = None,
     password: Callable[[], str] | None = None,
     dial: Callable[[], object] | None = None,
+    config: Mapping[str, object] | None = None,
 ) -> "AsyncLocks":
     """Return the locks of a store, for asyncio tasks; a plain function, like `connect`.
 
     Args:
-        url, namespace, ttl, password, dial: as for `connect`.
+        url, namespace, ttl, password, dial, config: as for `connect`.
 
     Raises:
         InvalidArgument: an argument is out of range, or the scheme is unknown.
@@ -234,7 +240,7 @@ def aconnect(
     # Loaded late, so that programs without an event loop do not load asyncio.
     from interlock.api._async.locks import AsyncLocks
 
-    return _connected(AsyncLocks, aconnect, url, namespace, ttl, password, dial)
+    return _connected(AsyncLocks, aconnect, url, namespace, ttl, password, dial, config)
 
 
 def _connected(
@@ -245,9 +251,10 @@ def _connected(
     ttl: float | None,
     password: Callable[[], str] | None,
     dial: Callable[[], object] | None,
+    config: Mapping[str, object] | None,
 ) -> L:
     url = given_url(url)
-    locks = kind(open_store(url, connects is aconnect, password, dial), namespace=namespace, ttl=ttl)
+    locks = kind(open_store(url, connects is aconnect, password, dial, config), namespace=namespace, ttl=ttl)
     locks._client.source = (_again, connects, url) if isinstance(url, str) and password is dial is None else None
     return locks
 

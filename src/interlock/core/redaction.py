@@ -9,11 +9,18 @@ from urllib.parse import SplitResult
 from interlock.core.errors import InvalidArgument
 
 _BEGIN = re.compile(r"\s*[A-Za-z][\w+.-]*:/*")
-_SECRET = re.compile(r"(?i)([?&;][^=&;]*(?:pass|pwd|secret|token)[^=&;]*=)[^&]*")
+_WORDS = r"(?:pass|pwd|secret|token|(?:access|account|customer|encryption|sas)_key(?!_id))"
+_SECRET = re.compile(rf"(?i)([?&;][^=&;]*{_WORDS}[^=&;]*=)[^&]*")
+_SECRET_NAME = re.compile(rf"(?i){_WORDS}")
 
 UNQUOTED = "In user and password, write %23 for #, %25 for %, %2F for /, %3F for ?, %40 for @, %5B for [."
 CAUSE_HIDDEN = f"The cause is hidden, because it may repeat part of the password. {UNQUOTED}"
 T = TypeVar("T")
+
+
+def is_secret(name: str) -> bool:
+    """Return True if the value of an option of this name is secret."""
+    return _SECRET_NAME.search(name) is not None
 
 
 def masked(url: str) -> str:

@@ -30,6 +30,7 @@ ORM = "orm:"  # the beginning of a LOCATION for locks by the ORM alone; the alia
 DATABASE_STORE = "interlock.django.databases.DatabaseStore"
 ORM_STORE = "interlock.django.store.OrmStore"
 MAX_CONNECTIONS = "MAX_CONNECTIONS"
+OF_LOCATION = frozenset({"config", "dial", "password"})  # arguments of `connect`
 KEYS = frozenset({"LOCATION", "BACKEND", "ALIAS", "NAMESPACE", "TTL", "OPTIONS", "NAME"})
 
 
@@ -39,7 +40,7 @@ class StoreSettings(NamedTuple):
     Attributes:
         location: the URL of a store; None without one.
         backend: the import path of a store class; None for the locks of a database.
-        options: keyword arguments for that class, or for the database's store.
+        options: keyword arguments for that class, for the database's store, or for `connect` with the location.
         namespace, ttl: as for `interlock.connect`; a `ttl` of None is the store's own default.
     """
 
@@ -67,7 +68,7 @@ class StoreSettings(NamedTuple):
             InvalidArgument, StoreError: as `interlock.connect`, or the backend can't be imported.
         """
         if self.location is not None:
-            return open_store(self.location, tasks)
+            return open_store(self.location, tasks, **self.options)
         return cast(Store, self.store_class()(**self.options))
 
     def store_class(self) -> Callable[..., object]:
@@ -130,6 +131,12 @@ def place(alias: str) -> StoreSettings:
     if location is not None and location.startswith(ORM):
         options["alias"] = location.removeprefix(ORM) or None
         location, backend = None, ORM_STORE
+    if location is not None and not OF_LOCATION.issuperset(options):
+        name = sorted(set(options) - OF_LOCATION)[0]
+        raise InvalidArgument(
+            f"INTERLOCK[{alias!r}]: OPTIONS of a LOCATION are {', '.join(sorted(OF_LOCATION))}, not {name!r}. Write "
+            f"other options into the URL."
+        )
     if MAX_CONNECTIONS in options:
         options["max_connections"] = options.pop(MAX_CONNECTIONS)
     return StoreSettings(location, backend, options, given.get("NAMESPACE", ""), given.get("TTL"))

@@ -48,6 +48,14 @@ def test_entries_are_chosen_by_their_alias(tmp_path: Path) -> None:
         assert list(locks) == ["default", "reports", "third"]
 
 
+def test_options_of_a_location_are_arguments_of_connect() -> None:
+    location = {"LOCATION": "s3://bucket?region=x", "OPTIONS": {"config": {"no_such_setting": "5ecret"}}}
+    with override_settings(INTERLOCK={"default": location}):
+        with pytest.raises(InvalidArgument, match="'no_such_setting' is not valid") as caught:
+            locks.lock("a").acquire()
+    assert "5ecret" not in str(caught.value)
+
+
 def test_the_connection_is_made_once_and_for_both_colours() -> None:
     assert locks["default"] is locks["default"]
     assert alocks["default"].store is not locks["default"].store
@@ -83,6 +91,7 @@ def ids(found: list[checks.CheckMessage]) -> list[str | None]:
         ({"default": {"OPTIONS": {"MAX_CONNECTIONS": "x"}}}, ["interlock.E002"]),
         ({"default": {"OPTIONS": {"MAX_CONNECTIONS": 0}}}, ["interlock.E002"]),
         ({"default": {"OPTIONS": {"MOST": 1}}}, ["interlock.E002"]),
+        ({"default": {"LOCATION": "file:///tmp/x", "OPTIONS": {"MAX_CONNECTIONS": 2}}}, ["interlock.E001"]),
         ({"default": {"LOCATION": "rediss+nowhere://host"}}, ["interlock.E002"]),
         ({"default": {"LOCATION": "localhost"}}, ["interlock.E002"]),
         ({"default": {"LOCATION": "memory://"}}, ["interlock.W001"]),

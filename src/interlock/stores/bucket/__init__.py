@@ -3,15 +3,17 @@
 Each name has one object, which holds its line. It is read and swapped, and never deleted, so that fences only grow.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
-from urllib.parse import SplitResult, parse_qsl, unquote
+from urllib.parse import SplitResult, unquote
 
 from interlock.core.claims import Check
 from interlock.core.errors import InvalidArgument, StoreError, install
 from interlock.core.options import Options, read_options, seconds_in, text_in
 from interlock.core.queue import ALL
-from interlock.core.redaction import place_of, reads_url
+from interlock.core.redaction import described, is_secret, place_of, reads_url
+from interlock.drivers.urls import options_in
 from interlock.storekit._sync.step_queue import StepStore
 from interlock.storekit.blocking import BlockingStore
 from interlock.storekit.store import require_module
@@ -20,6 +22,7 @@ IO_TIMEOUT = 10.0  # seconds to wait for a reply
 DEFAULT_PREFIX = "interlock"
 GCS_PACE = 1.0  # seconds; https://cloud.google.com/storage/quotas: one write a second to an object
 _KNOWN = {"endpoint": text_in, "region": text_in, "timeout": seconds_in}
+STYLE = "virtual_hosted_style_request"
 _USES = {"s3": "S3Store", "gs": "GCSStore", "az": "AzureStore"}
 
 
@@ -49,14 +52,18 @@ class BucketStore(BlockingStore):
         self._steps: Callable[[], StepStore] = steps
 
     @classmethod
-    def from_url(cls, url: SplitResult) -> "BucketStore":
+    def from_url(cls, url: SplitResult, config: Mapping[str, object] | None = None) -> "BucketStore":
         """Connect to s3://bucket/prefix, gs://bucket/prefix or az://container/prefix.
 
         Credentials come from the environment, as for the cloud's own tools, or from the part of the URL before the @:
         access key and secret for S3, account and key for Azure.
+
+        Args:
+            url: the URL; options that are not of this store are settings of the client of obstore.
+            config: further settings of the client; its own entry "client_options" has those of HTTP.
         """
         require_module("obstore", f"Locks in a bucket need obstore. Run: {install('bucket')}")
-        return _store_of(url)
+        return reads_url(partial(_store_of, config=dict(config or {})))(url)
 
     def steps(self) -> StepStore:
         """See `BlockingStore.steps`."""
@@ -82,12 +89,11 @@ class BucketStore(BlockingStore):
             raise StoreError(f"The race failed: {str(error).partition(chr(10))[0]}") from error
 
 
-@reads_url
-def _store_of(url: SplitResult) -> BucketStore:
+def _store_of(url: SplitResult, config: Options) -> BucketStore:
     import obstore.store
 
     where = place_of(url)
-    given = read_options(parse_qsl(url.query, keep_blank_values=True), _KNOWN, f"{url.scheme}://")
+    given, settings, client_options = _options_of(url, where, config)
     login, _, bucket = url.netloc.rpartition("@")
     user, _, password = (unquote(part) for part in login.partition(":"))
     if not bucket or (login and url.scheme == "gs"):
@@ -99,17 +105,63 @@ def _store_of(url: SplitResult) -> BucketStore:
         names = {"s3": ("access_key_id", "secret_access_key"), "az": ("account_name", "account_key")}[url.scheme]
         how |= dict(zip(names, (user, password), strict=True))
     if url.scheme == "s3" and "endpoint" in how:
-        how |= {"virtual_hosted_style_request": False, "region": how.get("region", "us-east-1")}
+        how["region"] = how.get("region", "us-east-1")
+        if not any(STYLE in name.lower() for name in settings):
+            how[STYLE] = False
     timeout = f"{given.get('timeout', IO_TIMEOUT):g}s"
     how["client_options"] = {"timeout": timeout, "connect_timeout": timeout}
     if given.get("endpoint", "").startswith("http://"):
         how["client_options"]["allow_http"] = True
+    how["client_options"] |= client_options
     # Lost replies are handled here: a retry by the client would fail on its own first write.
     how["retry_config"] = {"max_retries": 0}
     kind = getattr(obstore.store, _USES[url.scheme])
     prefix = unquote(url.path).strip("/") or DEFAULT_PREFIX
     pace = GCS_PACE if url.scheme == "gs" else 0.0
-    return BucketStore(lambda: kind(bucket, **how), prefix, where, given.get("endpoint", ""), pace)
+    made = partial(_client, kind, bucket, settings, how, where)
+    return BucketStore(made, prefix, where, given.get("endpoint", ""), pace)
+
+
+def _options_of(url: SplitResult, where: str, config: Options) -> tuple[Options, Options, Mapping[str, object]]:
+    """Return the options of this store, and the settings of the client and of its HTTP client.
+
+    Raises:
+        InvalidArgument: one of them is given twice, or turns off conditional writes.
+    """
+    options, client_options = options_in(url), config.get("client_options", {})
+    others: Options = {name: text_in for name, _ in options if name not in _KNOWN}
+    given = read_options(options, {**_KNOWN, **others}, f"{url.scheme}://")
+    settings = {name: value for name, value in config.items() if name != "client_options"}
+    if not isinstance(client_options, Mapping):
+        raise InvalidArgument(f'config["client_options"] must be a dict, not {described(client_options)}.')
+    twice = sorted(set(settings) & {*_KNOWN, *others})
+    if twice:
+        raise InvalidArgument(f"{where}: {twice[0]} is an option of the URL. Remove it from config=.")
+    settings |= {name: given[name] for name in others}
+    for name, value in settings.items():
+        if name.lower().endswith("conditional_put") and value != "etag":
+            raise InvalidArgument(f"{where}: locks need conditional writes. Remove {name}.")
+    return given, settings, client_options
+
+
+def _client(kind: Callable[..., object], bucket: str, settings: Options, how: Options, where: str) -> object:
+    """Return a client of obstore.
+
+    Raises:
+        InvalidArgument: obstore refuses a setting.
+    """
+    from obstore.exceptions import BaseError
+
+    try:
+        return kind(bucket, config=settings, **how)
+    except (BaseError, ValueError, TypeError) as error:
+        reason = str(error).partition("\n")[0]
+    # Raised here, because the chained error could show a secret.
+    for secret in (str(value) for name, value in settings.items() if is_secret(name)):
+        reason = reason.replace(secret, "***")
+    raise InvalidArgument(
+        f"{where}: {reason} Options: {', '.join(sorted(_KNOWN))}, and the settings of obstore's {kind.__name__}."
+    )
 
 
 def from_client(client: object, tasks: bool) -> BucketStore:
