@@ -148,13 +148,38 @@ def test_a_missing_table_that_must_not_be_made_is_an_error(server: DynaliteServe
             locks.lock("a").acquire(timeout=5)
 
 
-def test_many_processes_make_the_table_together(server: DynaliteServer) -> None:
-    url = server.at(uuid4().hex)
-    remotes = [Remote(url) for _ in range(3)]
-    with ThreadPoolExecutor() as pool:
-        list(pool.map(lambda remote: remote.do("locks.lock('a').acquire(timeout=20).release()"), remotes))
-    for remote in remotes:
-        remote.close()
+def test_a_table_that_somebody_else_makes_is_waited_for(front: Front) -> None:
+    def taken(request: object, forward: Callable[[], Answer]) -> Answer:
+        forward()  # of the other one
+        return refusal("ResourceInUseException")
+
+    front.instead["CreateTable"] = taken
+    with interlock.connect(front.at(uuid4().hex)) as locks, locks.lock("a"):
+        assert front.requests["CreateTable"] == 1
+        assert front.requests["UpdateTimeToLive"] == 0
+
+
+def test_a_table_without_the_right_to_set_its_expiry_works(front: Front) -> None:
+    front.instead["UpdateTimeToLive"] = lambda request, forward: refusal("AccessDeniedException")
+    with interlock.connect(front.at(uuid4().hex)) as locks:
+        assert locks.lock("a").acquire(timeout=0) is not None
+
+
+def test_a_table_that_was_deleted_is_looked_for_again(front: Front, table: str) -> None:
+    with interlock.connect(front.at(table)) as locks:
+        locks.lock("a").acquire().release()
+        gone = [refusal("ResourceNotFoundException")]
+        front.instead["UpdateItem"] = lambda request, forward: gone.pop() if gone else forward()
+        assert locks.lock("a").acquire(timeout=0) is not None
+        assert front.requests["DescribeTable"] == 2
+
+
+def test_a_read_on_a_connection_that_ended_is_repeated(server: DynaliteServer, url: str) -> None:
+    with Proxy(server.host, server.port) as proxy, interlock.connect(through(proxy, server, url)) as locks:
+        grant = locks.lock("a").acquire()
+        proxy.cut_after_request(b"GetItem")
+        assert [view.id for view in locks.claims("a")] == [grant.id]
+        assert proxy.cuts == 1
 
 
 GLOBAL = {"Replicas": [{"RegionName": "eu-west-1"}]}

@@ -66,7 +66,7 @@ PARTS = (
     Part("sqlite", 330, 326, src("stores/sqlite", "stores/sqlite.py")),
     Part("etcd", 540, 531, src("stores/etcd")),
     Part("bucket", 400, 295, src("stores/bucket")),
-    Part("dynamodb", 280, 280, src("stores/dynamodb")),
+    Part("dynamodb", 280, 277, src("stores/dynamodb")),
     Part("share", 300, 334, src("stores/share")),
     Part("mysql", 400, 294, src("stores/mysql", "stores/mysql.py")),
     Part("postgresql", 490, 483, src("stores/postgresql")),

@@ -31,7 +31,7 @@ from botocore.parsers import ResponseParserError  # type: ignore[import-untyped]
 from botocore.session import Session  # type: ignore[import-untyped]
 
 from interlock.core.errors import InvalidArgument, StoreError, UnknownOutcome
-from interlock.core.failures import Denied, Refused, TransientRefusal, Unreachable, ended, no_answer
+from interlock.core.failures import ConnectionEnded, Denied, Refused, TransientRefusal, Unreachable, ended, no_answer
 from interlock.runtime import _threads as rt
 from interlock.runtime import clock, log
 from interlock.runtime.process import checked_pid
@@ -42,6 +42,7 @@ KEY, NONCE, EXPIRES = "k", "nonce", "expires"  # names of attributes
 LOCAL_REGION = "us-east-1"  # of a server that is only compatible, which needs none
 CONNECTIONS = 50  # connections that a client keeps
 MARGIN = 0.25  # seconds that the clocks of DynamoDB's machines may differ, and a reply may report an old time
+PATIENCE = 3.0  # seconds for which a throttled request is repeated; the renewals of other names wait for it
 FIRST_PAUSE, LONGEST_PAUSE = 0.02, 1.0  # seconds before a throttled request is repeated
 CREATION_LIMIT = 60.0  # seconds to wait for a new table
 CREATION_PAUSE = 0.3  # seconds between two looks whether the table exists
@@ -89,7 +90,7 @@ class DynamoTable:
         where: the table, for messages.
         how: arguments of the client.
         profile: the profile of the user's settings; None for the usual one.
-        timeout: seconds to wait for a reply, and to repeat throttled requests.
+        timeout: seconds to wait for a reply.
         create: True if a missing table is created.
 
     Attributes:
@@ -187,12 +188,18 @@ class DynamoTable:
             Refused, Unreachable: nothing was done.
             UnknownOutcome: there was no reply.
         """
-        deadline, pause = clock.now() + self._timeout, FIRST_PAUSE
+        deadline, pause = clock.now() + min(self._timeout, PATIENCE), FIRST_PAUSE
+        again = operation != "update_item"  # the connection may have ended, so all but writes are sent once more
         while True:
             try:
                 if not self._checked:
                     self._check()
                 return self.ask_once(operation, **how)
+            except ConnectionEnded:
+                if not again:
+                    raise
+                again = False
+                continue
             except Refused as error:
                 if error.code == NO_TABLE:  # somebody has deleted it
                     self._checked = False
@@ -249,7 +256,9 @@ class DynamoTable:
             return ended(self.where, error)
         if isinstance(error, (ConnectTimeoutError, EndpointConnectionError, ProxyConnectionError)):
             return Unreachable(f"Cannot reach {self.where}: {error}")
-        if isinstance(error, LOST) and "CERTIFICATE_VERIFY_FAILED" not in str(error):
+        if isinstance(error, SSLError) and "CERTIFICATE_VERIFY_FAILED" in str(error):
+            return Denied(f"{self.where}: {error}. Check the endpoint, or give the certificate by AWS_CA_BUNDLE.")
+        if isinstance(error, LOST):
             return UnknownOutcome(f"{self.where}: {error}")
         return Denied(f"{self.where}: {error}. {CREDENTIALS}")  # nothing was sent
 
@@ -280,7 +289,7 @@ class DynamoTable:
             about = {"Enabled": True, "AttributeName": EXPIRES}
             try:
                 self.ask_once("update_time_to_live", TimeToLiveSpecification=about)
-            except Refused as error:
+            except StoreError as error:
                 log.warn("Unused names will stay in the table, see doctor: %s", error)
 
     def _described(self) -> Reply:
