@@ -1,4 +1,4 @@
-"""FastAPI or Starlette: one connection a process, 423 and 503 for locks, and one leader among many workers.
+"""FastAPI or Starlette: one connection a process, 423, 422 and 503 for locks, and one leader among many workers.
 
     INTERLOCK_URL=redis://localhost uvicorn examples.recipes.web:app --workers 4
 
@@ -9,15 +9,15 @@ import asyncio
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import FastAPI, Request
+from fastapi import FastAPI, Header, HTTPException, Request
 from fastapi.responses import JSONResponse
 
 import interlock
 
 stock = {"pen": 3}
-state: dict[str, Any] = {"leader": False, "reports": 0}
+state: dict[str, Any] = {"leader": False, "reports": 0, "orders": 0}
 
 
 @asynccontextmanager
@@ -48,6 +48,11 @@ async def busy(request: Request, error: Exception) -> JSONResponse:
     return JSONResponse({"detail": "somebody else is at it"}, 423, headers={"Retry-After": "1"})
 
 
+async def mismatch(request: Request, error: Exception) -> JSONResponse:
+    """The client has used its key for another request."""
+    return JSONResponse({"detail": "repeat the first request unchanged, or choose a new key"}, 422)
+
+
 async def away(request: Request, error: Exception) -> JSONResponse:
     """The locks can't be reached, or this one was lost: the body did not finish."""
     return JSONResponse({"detail": "try again"}, 503, headers={"Retry-After": "5"})
@@ -55,6 +60,7 @@ async def away(request: Request, error: Exception) -> JSONResponse:
 
 app = FastAPI(lifespan=lifespan)
 app.add_exception_handler(interlock.LockTimeout, busy)
+app.add_exception_handler(interlock.PayloadMismatch, mismatch)
 app.add_exception_handler(interlock.LockLost, away)
 app.add_exception_handler(interlock.StoreError, away)
 
@@ -67,6 +73,27 @@ async def buy(item: str, request: Request) -> dict[str, int]:
         await asyncio.sleep(0.01)  # the database, the payment
         stock[item] = left - 1
     return {"left": stock[item]}
+
+
+async def place(order: dict[str, int]) -> dict[str, int]:
+    """Place an order: the work that a repeated request must not do again."""
+    state["orders"] += 1
+    return {"ordered": sum(order.values())}
+
+
+@app.post("/orders")
+async def order(
+    order: dict[str, int], request: Request, idempotency_key: Annotated[str, Header()] = ""
+) -> dict[str, int]:
+    """Place an order once for each Idempotency-Key; a repeated request gets the first answer."""
+    if not 1 <= len(idempotency_key) <= 100:
+        raise HTTPException(400, "send an Idempotency-Key of at most 100 characters")
+    locks: interlock.AsyncLocks = request.app.state.locks
+    once = locks.once(f"order:{idempotency_key}", keep=86400, payload=order, on_busy="raise")
+    try:
+        return await once.run(place, order)
+    except interlock.LockTimeout:
+        raise HTTPException(409, "the first request is still in progress") from None
 
 
 @app.get("/health")

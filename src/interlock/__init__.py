@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         LockTimeout,
         NotHeld,
         NotKept,
+        PayloadMismatch,
         StoreError,
         Unsupported,
     )
@@ -54,6 +55,7 @@ __all__ = [
     "Locks",
     "NotHeld",
     "NotKept",
+    "PayloadMismatch",
     "RLock",
     "StoreError",
     "Unsupported",
@@ -85,6 +87,7 @@ _HOMES = {
     "Locks": "api._sync.locks",
     "NotHeld": "core.errors",
     "NotKept": "core.errors",
+    "PayloadMismatch": "core.errors",
     "RLock": "client._sync.lock",
     "StoreError": "core.errors",
     "Unsupported": "core.errors",

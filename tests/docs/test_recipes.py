@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from itertools import cycle
 from pathlib import Path
 
 import httpx
@@ -107,7 +108,7 @@ def test_rq_skips_what_is_done_elsewhere(environment: dict[str, str], shop: inte
     assert done.stdout == "['done', None]\n"
 
 
-def test_the_web_recipe_answers_423_and_503_with_one_leader(
+def test_the_web_recipe_answers_errors_and_has_one_leader(
     environment: dict[str, str], server: RedisServer, shop: interlock.Locks
 ) -> None:
     ports = []
@@ -132,6 +133,10 @@ def test_the_web_recipe_answers_423_and_503_with_one_leader(
         with shop.lock("stock:pen"):
             assert httpx.post(f"{ports[0]}/buy/pen", timeout=10).status_code == 423
         assert httpx.post(f"{ports[0]}/buy/pen").json() == {"left": 2}
+        with shop.once("order:running", keep=60, payload={"pen": 1}):
+            ends = [_order(port, key, order) for port, (key, order, _) in zip(cycle(ports), ORDERS, strict=False)]
+        assert ends == [end for _, _, end in ORDERS]
+        assert sum(httpx.get(f"{port}/health").json()["orders"] for port in ports) == 2
         workers[ports.index(first)].terminate()  # the lifespan ends, and the leader goes
         (second,) = eventually(lambda: [port for port in ports if port != first and _leads(port)])
         server.pause()
@@ -157,6 +162,22 @@ def _answers(url: str) -> bool:
 
 def _leads(url: str) -> bool:
     return bool(httpx.get(f"{url}/health").json()["leader"])
+
+
+ORDERS = [
+    (None, {"pen": 1}, (400, "send an Idempotency-Key of at most 100 characters")),
+    ("k1", {"pen": 1}, (200, None)),
+    ("k1", {"pen": 1}, (200, None)),
+    ("k1", {"pen": 2}, (422, "repeat the first request unchanged, or choose a new key")),
+    ("k2", {"pen": 1}, (200, None)),
+    ("running", {"pen": 1}, (409, "the first request is still in progress")),
+]
+
+
+def _order(url: str, key: str | None, order: dict[str, int]) -> tuple[int, str | None]:
+    """Place an order; return the status, and the detail of an error."""
+    answer = httpx.post(f"{url}/orders", json=order, headers={"Idempotency-Key": key} if key else {})
+    return answer.status_code, answer.json().get("detail")
 
 
 def test_pools_of_every_kind_lose_no_update(tmp_path: Path) -> None:

@@ -28,6 +28,8 @@ class AcquireOptions(NamedTuple):
         on_wanted: called with the grant when another claim begins to wait.
         items: the items of the slots, in order.
         max_waiters: the number of waiters ahead with which the caller does not wait; None for no limit.
+        check_line: called with the claims of the name each time that a claim begins to wait; raises to end the
+            wait.
     """
 
     timeout: float | None = None
@@ -38,6 +40,7 @@ class AcquireOptions(NamedTuple):
     on_wanted: Callable[[Any], object] | None = None
     items: tuple[str, ...] = ()
     max_waiters: int | None = None
+    check_line: Callable[[Sequence[ClaimView]], None] | None = None
 
 
 DEFAULT_OPTIONS = AcquireOptions()

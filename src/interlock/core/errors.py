@@ -92,6 +92,18 @@ class NotKept(LockError):
     """A run of `once` completed, but its result was too large or not JSON."""
 
 
+class PayloadMismatch(LockError):
+    """A run of `once` has another payload than the recorded or the running one of the same name.
+
+    Attributes:
+        name: the run's name.
+    """
+
+    def __init__(self, message: str = "", name: str = "") -> None:
+        super().__init__(message)
+        self.name = name
+
+
 class StoreError(LockError):
     """The store is unavailable, refuses a request, or is unsuitable for locks."""
 

@@ -126,10 +126,11 @@ class AcquireCall(Generic[W_co]):
     """One call of acquire; `claim` is the claim to withdraw if the call is interrupted.
 
     `first_answer` is the store's answer if the claim has entered; `now` is the clock.  `entered` is False while no
-    claim of the call can be in the line, so that nothing must be withdrawn.  `on_queued` is called with this object
-    each time that its claim begins to wait in line; `queued` is the latest such claim.  The client calls `on_left`
-    with each claim that it gives up and that may be in the line.  `done` is True for a claim of `once` that came too
-    late.  With `max_waiters`, the call ends if so many waiters are ahead of its claim; `crowd` is then the line.
+    claim of the call can be in the line, so that nothing must be withdrawn.  Each time that its claim begins to wait
+    in line, `on_queued` is called with this object (`queued` is the latest such claim), and `check_line` with the
+    claims of the name; `check_line` can raise.  The client calls `on_left` with each claim that it gives up and that
+    may be in the line.  `done` is True for a claim of `once` that came too late.  With `max_waiters`, the call ends
+    if so many waiters are ahead of its claim; `crowd` is then the line.
 
     The state between two requests: `moment` is the time before the next request, `sent` the time before the last one
     in which the store took part, from which the lease counts; `in_line` is True if the claim is known to be in the
@@ -140,9 +141,9 @@ class AcquireCall(Generic[W_co]):
     """
 
     __slots__ = (
-        "claim", "closed", "counted", "crowd", "deadline", "done", "entered", "first_answer", "granted", "in_line",
-        "left_behind", "max_waiters", "may_queue", "moment", "now", "on_left", "on_queued", "queued", "sent",
-        "started", "unanswered", "unavailable_since", "uncertain", "waiter",
+        "check_line", "claim", "closed", "counted", "crowd", "deadline", "done", "entered", "first_answer", "granted",
+        "in_line", "left_behind", "max_waiters", "may_queue", "moment", "now", "on_left", "on_queued", "queued",
+        "sent", "started", "unanswered", "unavailable_since", "uncertain", "waiter",
     )  # fmt: skip
 
     def __init__(
@@ -166,6 +167,7 @@ class AcquireCall(Generic[W_co]):
         self.waiter: W_co | None = None
         self.on_queued: Callable[[AcquireCall[W_co]], object] | None = None
         self.on_left: Callable[[Claim], object] = bool
+        self.check_line: Callable[[Sequence[ClaimView]], None] | None = None
         self.queued: Claim | None = None
         self.moment = self.sent = started
         self.in_line = self.uncertain = False

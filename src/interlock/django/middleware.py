@@ -1,4 +1,4 @@
-"""Responses for interlock's errors: one table for pages and REST framework; 423, 409 and 503 instead of 500."""
+"""Responses for interlock's errors: one table for pages and REST framework; 423, 409, 422 and 503 instead of 500."""
 
 import math
 from typing import Any, NamedTuple
@@ -8,7 +8,7 @@ from django.template.loader import select_template
 from django.utils.deprecation import MiddlewareMixin
 from django.utils.translation import gettext as _
 
-from interlock.core.errors import LockLost, LockTimeout, StoreError
+from interlock.core.errors import LockLost, LockTimeout, PayloadMismatch, StoreError
 from interlock.django.guarded.conflicts import StaleObject
 
 MEDIA_TYPE = "application/problem+json"
@@ -72,6 +72,9 @@ def answer_of(error: BaseException, retry_after: float = RETRY_AFTER_SECONDS) ->
             else _("Somebody else is working on this object.")
         )
         return Answer(423, "locked", _("Locked"), f"{detail} {again}", seconds)
+    if isinstance(error, PayloadMismatch):
+        detail = _("This key was used for another request. Repeat that request unchanged, or choose a new key.")
+        return Answer(422, "payload-mismatch", _("Unprocessable Content"), detail)
     if isinstance(error, StoreError):
         detail = _("The locks can't be reached now.")
         return Answer(503, "store-error", _("Service Unavailable"), f"{detail} {again}", seconds)
@@ -79,10 +82,11 @@ def answer_of(error: BaseException, retry_after: float = RETRY_AFTER_SECONDS) ->
 
 
 class LockErrorMiddleware(MiddlewareMixin):
-    """Answers LockTimeout with 423, StaleObject and LockLost with 409, StoreError with 503; ignores other errors.
+    """Answers LockTimeout with 423, StaleObject and LockLost with 409, PayloadMismatch with 422, StoreError with 503.
 
-    A page is rendered from `interlock/error_423.html` (409, 503), or `interlock/error.html`, which projects may
-    override; a client that asks for JSON gets a problem document (RFC 9457).
+    Other errors are ignored.  A page is rendered from `interlock/error_423.html` (409, 422, 503), or
+    `interlock/error.html`, which projects may override; a client that asks for JSON gets a problem document (RFC
+    9457).
 
     Attributes:
         retry_after: seconds in the header Retry-After.

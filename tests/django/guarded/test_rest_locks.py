@@ -16,7 +16,7 @@ from rest_framework.response import Response
 from rest_framework.test import APIClient, APIRequestFactory
 from rest_framework.views import APIView
 
-from interlock import LockLost, LockTimeout, StoreError
+from interlock import LockLost, LockTimeout, PayloadMismatch, StoreError
 from interlock.django import locks, occupy
 from interlock.django.configured import forget_connections
 from interlock.django.guarded import StaleObject
@@ -133,6 +133,7 @@ class TestExceptionHandler:
             (StaleObject(Book(pk=1, name="secret"), {}), 409, "stale-object", None),
             (LockTimeout("book:1"), 423, "locked", "1"),
             (LockLost("book:1"), 409, "lock-lost", None),
+            (PayloadMismatch("pay:secret"), 422, "payload-mismatch", None),
             (StoreError("redis://user:secret@cache is away"), 503, "store-error", "1"),
         ],
     )

@@ -15,7 +15,7 @@ from guarded.browser import sent_by
 from guarded.helpers import in_threads
 from guarded.library.models import Book, PlainBook
 
-from interlock import LockLost, LockTimeout, NotHeld, StoreError
+from interlock import LockLost, LockTimeout, NotHeld, PayloadMismatch, StoreError
 from interlock.django import occupy
 from interlock.django.guarded import StaleObject
 from interlock.django.testing import override_locks
@@ -77,6 +77,7 @@ ANSWERS = [
     (lambda: StaleObject(Book(pk=1, name="secret"), {}), 409, "stale-object", None),
     (lambda: StaleObject(Book(pk=1), deleted=True), 409, "stale-object", None),
     (lambda: LockLost("library.book:1"), 409, "lock-lost", None),
+    (lambda: PayloadMismatch("pay:secret"), 422, "payload-mismatch", None),
     (lambda: StoreError("redis://:secret@cache is away"), 503, "store-error", "1"),
 ]
 

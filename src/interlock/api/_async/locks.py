@@ -314,6 +314,7 @@ class AsyncLocks(Same):
         name: str,
         *,
         keep: float,
+        payload: object = None,
         on_busy: Literal["wait", "raise"] = "wait",
         timeout: float | None = None,
         ttl: float | None = None,
@@ -327,6 +328,7 @@ class AsyncLocks(Same):
         name: str,
         *,
         keep: float,
+        payload: object = None,
         on_busy: Literal["skip"],
         timeout: float | None = None,
         ttl: float | None = None,
@@ -339,6 +341,7 @@ class AsyncLocks(Same):
         name: str,
         *,
         keep: float,
+        payload: object = None,
         on_busy: OnBusy = "wait",
         timeout: float | None = None,
         ttl: float | None = None,
@@ -351,6 +354,9 @@ class AsyncLocks(Same):
         Args:
             name: the run's name; in a decorator, `{id}`, `{book.pk}` or `{kwargs[key]}` are replaced by arguments.
             keep: seconds for which the record of a completed run is kept; at most 366 days.
+            payload: the content of the request, bytes or a JSON value, or a function that makes it from the arguments
+                of the call; None for no comparison.  The record keeps a digest, never the payload; a call of the same
+                name with another payload raises PayloadMismatch.
             on_busy: the reaction while another caller runs: "wait" for its result; "raise" LockTimeout; "skip" this
                 call, which returns None.
             timeout: maximum wait in seconds; by default "wait" has no limit, and the others try once.
@@ -365,7 +371,7 @@ class AsyncLocks(Same):
         self._client.need("once")
         spec = self._client.spec(name, 1, 1, ttl, label)._replace(once=True)
         options = self._client.options(seconds_of(on_busy, timeout), renew, on_lost)
-        return AsyncOnce(self._client, name, keep, spec, options, on_busy == "skip")
+        return AsyncOnce(self._client, name, keep, spec, options, on_busy == "skip", payload)
 
     async def attach(
         self,

@@ -159,6 +159,7 @@ class AsyncClient(BaseClient):
             else:
                 call = self._call(state, claim, owner, seconds, started, first)
                 call.max_waiters = options.max_waiters
+                call.check_line = options.check_line
                 if cancel is None:
                     held = await acquire(rt, state.queue, call)
                 else:

@@ -155,6 +155,7 @@ class Client(BaseClient):
             else:
                 call = self._call(state, claim, owner, seconds, started, first)
                 call.max_waiters = options.max_waiters
+                call.check_line = options.check_line
                 if cancel is None:
                     held = acquire(rt, state.queue, call)
                 else:

@@ -8,10 +8,11 @@ The runtime (`fresh_id`, `sleep`, `before`, `time_by`) is an argument, because t
 Times are compared only by `rt.before`, and the state is only in locals and slots, so that the checker sees all of it.
 """
 
+from collections.abc import Callable, Sequence
 from typing import cast
 
 from interlock.core._async.protocols import AsyncQueue, AsyncRuntime, AsyncWaiting
-from interlock.core.claims import Claim, name_of
+from interlock.core.claims import Claim, ClaimView, name_of
 from interlock.core.errors import StoreError, UnknownOutcome
 from interlock.core.queue import (
     BUSY,
@@ -151,6 +152,8 @@ async def _wait(rt: AsyncRuntime, queue: AsyncQueue, call: AcquireCall[AsyncWait
         call.in_line = True
         if call.may_queue and call.on_queued is not None:
             call.on_queued(call)
+        if call.check_line is not None:
+            await _check_line(queue, call, call.check_line)
     if not await _in_time(rt, call):
         await _time_is_over(queue, call, answer.outage, call.in_line)
         return False
@@ -198,6 +201,17 @@ async def _too_many_wait(queue: AsyncQueue, call: AcquireCall[AsyncWaiting], ans
     if len(waiters_ahead(line)) >= most:
         call.crowd = line
     return True
+
+
+async def _check_line(
+    queue: AsyncQueue, call: AcquireCall[AsyncWaiting], check: Callable[[Sequence[ClaimView]], None]
+) -> None:
+    """Let the caller look at the claims of its name, once for each of its own claims; a failed look is left out."""
+    try:
+        views = await queue.look(call.claim.spec.key)
+    except StoreError:
+        return
+    check(views)
 
 
 async def _in_time(rt: AsyncRuntime, call: AcquireCall[AsyncWaiting]) -> bool:

@@ -9,10 +9,11 @@ The runtime (`fresh_id`, `sleep`, `before`, `time_by`) is an argument, because t
 Times are compared only by `rt.before`, and the state is only in locals and slots, so that the checker sees all of it.
 """
 
+from collections.abc import Callable, Sequence
 from typing import cast
 
 from interlock.core._sync.protocols import Queue, Runtime, Waiting
-from interlock.core.claims import Claim, name_of
+from interlock.core.claims import Claim, ClaimView, name_of
 from interlock.core.errors import StoreError, UnknownOutcome
 from interlock.core.queue import (
     BUSY,
@@ -152,6 +153,8 @@ def _wait(rt: Runtime, queue: Queue, call: AcquireCall[Waiting], answer: EnterRe
         call.in_line = True
         if call.may_queue and call.on_queued is not None:
             call.on_queued(call)
+        if call.check_line is not None:
+            _check_line(queue, call, call.check_line)
     if not _in_time(rt, call):
         _time_is_over(queue, call, answer.outage, call.in_line)
         return False
@@ -199,6 +202,17 @@ def _too_many_wait(queue: Queue, call: AcquireCall[Waiting], answer: EnterResult
     if len(waiters_ahead(line)) >= most:
         call.crowd = line
     return True
+
+
+def _check_line(
+    queue: Queue, call: AcquireCall[Waiting], check: Callable[[Sequence[ClaimView]], None]
+) -> None:
+    """Let the caller look at the claims of its name, once for each of its own claims; a failed look is left out."""
+    try:
+        views = queue.look(call.claim.spec.key)
+    except StoreError:
+        return
+    check(views)
 
 
 def _in_time(rt: Runtime, call: AcquireCall[Waiting]) -> bool:

@@ -3,16 +3,18 @@
 
 import functools
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar, cast
+from typing import Any, Generic, Self, TypeVar
 
 from interlock.client._sync.client import Client
 from interlock.client._sync.grants import Grant
 from interlock.client.arguments import AcquireOptions, P
 from interlock.core.claims import LockSpec, checked_seconds
-from interlock.core.errors import InvalidArgument, NotKept
+from interlock.core.errors import InvalidArgument, NotKept, StoreError
 from interlock.core.functions import check_kind, name_of_arguments, refuse_awaitable
+from interlock.patterns.payload import canonical, digest_of, labelled, recorded, refuse_recorded, refuse_running
 from interlock.runtime import _threads as rt
 from interlock.runtime.blocks import Acquired, CallSite, call_site
 
@@ -20,6 +22,8 @@ MAX_RESULT_LENGTH = 65_536  # characters of JSON
 LONGEST_KEEP = 366 * 86400.0  # seconds
 UNKEPT = ""
 """The mark of a result that could not be stored."""
+_JSON = json.JSONDecoder()
+NO_ARGUMENTS: Mapping[str, object] = {}
 R = TypeVar("R")
 S = TypeVar("S")
 
@@ -32,17 +36,21 @@ class Run:
         grant: the held lock; None if there is nothing to do.
         keep: seconds for which the record is kept.
         text: the stored result.
+        digest: the digest of the payload, kept with the record; "" without a payload.
 
     Attributes:
         grant: the argument; its fence rises with each run of this name.
         due: True if the caller must do the work, which no other caller does at the same time.
     """
 
-    def __init__(self, name: str, grant: Grant | None, keep: float = 0.0, text: str = "null") -> None:
+    def __init__(
+        self, name: str, grant: Grant | None, keep: float = 0.0, text: str = "null", digest: str = ""
+    ) -> None:
         self._name = name
         self._keep = keep
         self._result = None
         self._text: str | None = text
+        self._digest = digest
         self.grant = self._hold = grant
         self.due = grant is not None
 
@@ -84,7 +92,8 @@ class Run:
             return
         grant._leave_body(kind)
         self._text, problem = _written(self._name, self._result)
-        if not grant._complete(self._keep, f"{grant.fence} {self._text}") and not grant.inherited:
+        value = recorded(grant.fence, self._digest, self._text)
+        if not grant._complete(self._keep, value) and not grant.inherited:
             grant.check()
         if problem is not None:
             raise problem
@@ -101,7 +110,14 @@ class Once(rt.WrongWith, Generic[S]):
     """
 
     def __init__(
-        self, client: Client, name: str, keep: float, spec: LockSpec, options: AcquireOptions, skips: bool
+        self,
+        client: Client,
+        name: str,
+        keep: float,
+        spec: LockSpec,
+        options: AcquireOptions,
+        skips: bool,
+        payload: object = None,
     ) -> None:
         self._client = client
         self.name = name
@@ -109,6 +125,7 @@ class Once(rt.WrongWith, Generic[S]):
         self._spec = spec
         self._options = options
         self._skips = skips
+        self._payload = payload if payload is None or callable(payload) else canonical(payload)
         self._acquired = Acquired()
 
     def run(self, function: Callable[P, rt.Result[R]], *args: P.args, **kwargs: P.kwargs) -> R | S:
@@ -125,6 +142,7 @@ class Once(rt.WrongWith, Generic[S]):
             InvalidArgument: the function is of the wrong kind; or its result cannot be stored, but the run is
                 recorded as done.
             NotKept: the run was done, but its result was not stored.
+            PayloadMismatch: the recorded or the running call has another payload.
             LockTimeout: another caller was running until the time was over.
             LockLost: the lease expired during the run: another caller runs, and this run was not recorded.
             StoreError: the store failed.
@@ -133,31 +151,56 @@ class Once(rt.WrongWith, Generic[S]):
         return self._run(self.name, function, *args, **kwargs)
 
     def _run(self, name: str, function: Callable[P, rt.Result[R]], *args: P.args, **kwargs: P.kwargs) -> R | S:
-        run = self._begin(name)
+        run = self._begin(name, args, kwargs)
         with run:
             if run.due:
                 run.result = function(*args, **kwargs)
                 refuse_awaitable(run.result, function)
-        return cast("R | S", run.result)
+        result: R | S = run.result
+        return result
 
-    def _begin(self, name: str) -> Run:
-        """Wait for the turn to run, or for the completion of another run."""
+    def _begin(
+        self, name: str, args: tuple[object, ...] = (), kwargs: Mapping[str, object] = NO_ARGUMENTS
+    ) -> Run:
+        """Wait for the turn to run, or for the completion of another run.
+
+        Args:
+            name: the run's name.
+            args, kwargs: the arguments of the call, from which a function makes the payload.
+        """
         client, options, owner = self._client, self._options, rt.caller()
         spec = self._spec if name == self.name else self._spec._replace(key=client.key(name))
+        digest = ""
+        if self._payload is not None and (data := self._data(args, kwargs)) is not None:
+            digest = digest_of(spec.key, data)
+            spec = spec._replace(label=labelled(digest, spec.label))
+            options = options._replace(check_line=functools.partial(refuse_running, name, digest))
         deadline = None if options.timeout is None else client.now() + options.timeout
         while True:
             left = None if deadline is None else max(0.0, deadline - client.now())
             grant = client.acquire(spec, options, left, owner)
             if grant is not None:
-                return Run(name, grant, self._keep)
+                return Run(name, grant, self._keep, digest=digest)
             kept = client.state().queue.run_result(spec.key)
             if kept is not None:
+                if digest:
+                    refuse_recorded(name, digest, kept)
                 return Run(name, None, text=kept.partition(" ")[2])
             if deadline is not None and client.now() >= deadline:
                 break  # otherwise the record expired between the two requests
+        if digest:  # one try does not wait in line, where `check_line` is called
+            with suppress(StoreError):
+                refuse_running(name, digest, client.look(spec.key))
         if self._skips:
             return Run(name, None)
         raise client.too_late([spec], options.timeout, owner)
+
+    def _data(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> bytes | None:
+        """Return the payload of a call; None without a payload."""
+        if not callable(self._payload):
+            return self._payload
+        payload = self._payload(*args, **kwargs)
+        return None if payload is None else canonical(payload)
 
     def __enter__(self) -> rt.Result[Run]:
         return self._enter(call_site())
@@ -230,4 +273,4 @@ def _read(name: str, text: str) -> object:
             f"{name!r} was done, but its result was too large or not JSON, so it was not stored. Continue without "
             f"it, or call locks.forget({name!r}) and run it again."
         )
-    return json.loads(text)
+    return _JSON.decode(text)

@@ -61,6 +61,7 @@ CHAPTERS = (
     "event_loop_turns",
     "slots",
     "once",
+    "payloads",
     "elections",
     "callback_contexts",
     "detach_attach",
