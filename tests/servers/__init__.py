@@ -9,6 +9,7 @@ from tests.servers.etcd import EtcdCluster, EtcdServer
 from tests.servers.home import Missing, NotStarted
 from tests.servers.hosts import Host, Hosts
 from tests.servers.mariadb import REPLICATED, MariaReplica, MariaServer
+from tests.servers.mounts import GlusterMounts, Mounts, RcloneMounts, SshfsMounts
 from tests.servers.needs import available, need, serving
 from tests.servers.pgbouncer import PgBouncer
 from tests.servers.postgres import PostgresReplica, PostgresServer
@@ -28,6 +29,10 @@ __all__ = [
     "EtcdServer",
     "Host",
     "Hosts",
+    "GlusterMounts",
+    "Mounts",
+    "RcloneMounts",
+    "SshfsMounts",
     "MariaReplica",
     "MariaServer",
     "REPLICATED",

@@ -15,6 +15,7 @@ PACKAGES = {
     "debian": "debootstrap",
     "sshfs": "sshfs openssh-sftp-server",
     "glusterfs": "glusterfs-server",
+    "rclone": "rclone",
     "browser": "chromium chromium-driver fonts-dejavu-core",
 }
 

@@ -13,7 +13,7 @@ from tests.servers.etcd import etcd_program
 from tests.servers.home import Closing, Missing
 from tests.servers.hosts import host_programs
 from tests.servers.mariadb import mariadb_programs
-from tests.servers.mounts import glusterfs_program, sshfs_program
+from tests.servers.mounts import glusterfs_program, rclone_program, sshfs_program
 from tests.servers.pgbouncer import pgbouncer_program
 from tests.servers.postgres import postgres_programs
 from tests.servers.redis_server import binary
@@ -42,10 +42,11 @@ KINDS: dict[str, Callable[[], object]] = {
     "debian": debootstrap_program,
     "sshfs": sshfs_program,
     "glusterfs": glusterfs_program,
+    "rclone": rclone_program,
 }
 
 
-ONLY_SAID = {"hosts", "azurite", "dynalite", "uwsgi", "windows", "debian", "sshfs", "glusterfs"}
+ONLY_SAID = {"hosts", "azurite", "dynalite", "uwsgi", "windows", "debian", "sshfs", "glusterfs", "rclone"}
 """Kinds whose tests are skipped even with `CI` set: a privilege that can't be installed, packages from npm only,
 which not every machine reaches, programs that must be compiled (forks by the C library are tested everywhere), wine,
 which runs on one kind of processor, another Debian, which needs root, and file systems of FUSE, which a container may
@@ -58,7 +59,7 @@ def available(kind: str) -> str | None:
     Args:
         kind: "valkey", "redis", "tls" (certificates), "postgres", "pgbouncer", "mariadb", "etcd", "seaweedfs",
             "azurite", "dynalite", "browser", "clock" (of a server, which is set), "hosts" (network namespaces),
-            "uwsgi", "windows" (wine), "debian" (newer Pythons), "sshfs" or "glusterfs" (mounts).
+            "uwsgi", "windows" (wine), "debian" (newer Pythons), "sshfs", "glusterfs" or "rclone" (mounts).
     """
     if kind not in KINDS:
         raise ValueError(f"one of {', '.join(KINDS)}, not {kind!r}")

@@ -2,9 +2,12 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 
 import pytest
@@ -97,11 +100,14 @@ def test_names_differ_on_file_systems_that_fold_them(folder: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="NOT TESTED: only root can act for two users")
-def test_two_users_of_a_group_share_locks_with_any_umask(folder: Path) -> None:
-    folder.chmod(0o2770)
+def test_two_users_of_a_group_share_locks_with_any_umask(request: pytest.FixtureRequest) -> None:
+    above = Path(mkdtemp())  # other users can't enter the folder of pytest
+    request.addfinalizer(partial(shutil.rmtree, above))
+    above.chmod(0o755)
+    folder = above / "locks"
+    folder.mkdir()
     os.chown(folder, -1, 4711)
-    for parent in folder.parents[:-2]:  # those below /tmp
-        parent.chmod(0o755)
+    folder.chmod(0o2770)
     program = (
         "import os, sys, interlock\n"
         "from interlock.stores.share import checks, lines\n"

@@ -273,6 +273,18 @@ def test_a_line_put_back_to_an_older_copy_is_accepted_and_told(
     assert os.listdir(folder) == ["="]
 
 
+def test_foreign_files_are_neither_read_nor_removed(folder: Path) -> None:
+    assert swap(lines(folder)) == 1
+    foreign = ["desktop.ini", "d", "p.x", "t.9.short", ".nfs0001", "d.0.not-ours"]
+    for name in foreign:
+        (folder / "=" / "=book" / name).touch()
+    (folder / "README").touch()
+    client = lines(folder)
+    assert [swap(client), swap(lines(folder))] == [2, 3]
+    assert {*foreign} < {each.name for each in (folder / "=" / "=book").iterdir()}
+    assert client.keys("") == [KEY]
+
+
 def test_a_folder_without_a_token_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "SETTLES", 1.0)
     client = lines(folder)

@@ -232,7 +232,7 @@ def folder_of(url: str) -> Path | None:
 def disk_of(url: str) -> Path | None:
     """Return a folder on the file system of a file store; None for another store, or if that is not small."""
     parts = urlsplit(url)
-    if not parts.scheme.startswith(("file", "sqlite")):
+    if not parts.scheme.startswith(("file", "sqlite", "share")):
         return None
     folder = Path(unquote(parts.path.removeprefix("/" if parts.scheme.startswith("sqlite") else ""))).parent
     try:

@@ -34,6 +34,7 @@ class Plan:
         every: the average seconds between two faults.
         ttl: seconds of lease.
         colour: the colour of the processes; "both" alternates.
+        shortest: seconds of the shortest lease, of a claim that outstays it.
         hot, cold: the names that are acquired often and rarely.
         namespace: the namespace of the locks.
         io: the most seconds that one request to the store takes.
@@ -55,6 +56,7 @@ class Plan:
     faults: tuple[str, ...] = ()
     every: float = 0.5
     ttl: float = 1.0
+    shortest: float = 0.3
     colour: Colour = "both"
     hot: int = 3
     cold: int = 30
@@ -95,6 +97,8 @@ def promises_of(url: str) -> dict[str, Any]:
             "io": 5.0, "kinds": tuple(kind for kind in KINDS if kind not in without), "line": "process",
             "frees_at_death": True, "told": 2.0,
         }  # fmt: skip
+    if url.startswith("share:"):
+        return {"ttl": 10.0, "shortest": 10.0}
     io = 2.0 if url.startswith(("redis", "valkey", "unix")) else 5.0
     return {"io": io, "frees_at_death": url.startswith("file:")}
 
@@ -160,7 +164,7 @@ def draw(plan: Plan, random: random.Random) -> Choice:
         names = (name, other)
     timeout = random.choice((0.0, random.uniform(0.02, 0.5), LONG_WAIT, LONG_WAIT))
     overstays = random.random() < 0.01 and kind not in HANDED  # like a program that takes longer than planned
-    ttl = 0.3 if overstays else plan.ttl
+    ttl = plan.shortest if overstays else plan.ttl
     hold = 2 * ttl if overstays else random.choice((0.0, random.uniform(0.0, 0.02)))
     return Choice(kind, names, timeout, ttl, not overstays, hold, units, capacity, random.random() < 0.4)
 

@@ -17,8 +17,22 @@ from tests.torture.server import SERVERS
 LOCAL: dict[str, Callable[[Path], str]] = {
     "file": lambda disk: f"file://{disk / 'locks'}",
     "sqlite": lambda disk: f"sqlite:///{disk / 'locks.db'}",
+    "share": lambda disk: shared(disk / "locks"),
 }
 STORES = (*LOCAL, *SERVERS, "valkey+sentinel")
+
+
+BRIEF: dict[str, Any] = {
+    "connect": "tests.support.brief_share:connect", "aconnect": "tests.support.brief_share:aconnect", "ttl": 1.0,
+    "shortest": 0.3,
+}  # fmt: skip
+"""Options for a shared folder with leases as short as those of other stores; users may have 10 s at least."""
+
+
+def shared(folder: Path) -> str:
+    """Make a folder for locks, and return its URL."""
+    folder.mkdir()
+    return f"share://{folder}"
 
 
 @contextmanager
@@ -45,7 +59,7 @@ def tortured(kind: str, folder: Path, **how: Any) -> Verdict:
     """
     if kind in LOCAL:
         with small_disk(folder / "disk") as disk:
-            return _judged(LOCAL[kind](disk), None, folder, how)
+            return _judged(LOCAL[kind](disk), None, folder, (BRIEF if kind == "share" else {}) | how)
     if ":" in kind:
         return _judged(kind, None, folder, how)
     with TorturedSentinel() if kind == "valkey+sentinel" else SERVERS[kind]() as server:

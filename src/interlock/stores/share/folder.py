@@ -29,7 +29,7 @@ LONGEST_NAME = 140  # characters of a file's name; some file systems allow 143
 READS_LISTINGS = machine.LOCAL | {"ceph", "fuse.glusterfs", "gpfs", "lustre", "nfs", "nfs4"}
 """File systems whose clients read a listing from the server, or revalidate it, each time that it is opened."""
 FORBIDDEN = (errno.EACCES, errno.EROFS, errno.ENOTDIR)
-TOKEN = re.compile(r"t\.([0-9]{1,18})\.([0-9a-f]{16})")
+FILE = re.compile(r"([tdp])\.([0-9]{1,18})\.([0-9a-f]{16})")
 _ahead: dict[str, float] = {}
 """The seconds by which a server's clock is ahead of this machine's: one number for the process, since all of its
 connections compare the leases of its claims."""
@@ -51,6 +51,11 @@ def encoded(text: str) -> str:
     """Return a text as a file name that no file system folds or normalizes."""
     name = "=" + "".join(chr(byte) if byte in PLAIN else f"%{byte:02x}" for byte in text.encode())
     return name if len(name) <= LONGEST_NAME else "~" + sha256(text.encode()).hexdigest()
+
+
+def path_of(folder: str, kind: str, token: Token) -> str:
+    """Return the path of the token ("t") or of the line ("d") of a version."""
+    return os.path.join(folder, f"{kind}.{token.number}.{token.nonce}")
 
 
 def unusable(where: str, error: OSError) -> StoreError:
@@ -154,8 +159,8 @@ class SharedFolder:
         namespace, _, name = key.partition(SEPARATOR)
         return os.path.join(self.path, encoded(namespace), encoded(name))
 
-    def listing(self, folder: str) -> tuple[Token | None, list[str]]:
-        """Return the token in a name's folder with the highest number, and the names of all files.
+    def listing(self, folder: str) -> tuple[Token | None, list[tuple[str, Token]]]:
+        """Return the token in a name's folder with the highest number, and kind and version of all files.
 
         Raises:
             OSError: the folder, or the whole shared folder, cannot be read.
@@ -165,8 +170,8 @@ class SharedFolder:
             names = self.perform(os.listdir, folder)
         except FileNotFoundError:
             self.perform(os.stat, self.path)
-        tokens = [Token(int(found[1]), found[2]) for found in map(TOKEN.fullmatch, names) if found]
-        return max(tokens, default=None), names
+        files = [(found[1], Token(int(found[2]), found[3])) for found in map(FILE.fullmatch, names) if found]
+        return max((token for kind, token in files if kind == "t"), default=None), files
 
     def read(self, path: str) -> bytes:
         """Return the content of a file."""

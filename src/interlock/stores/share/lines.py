@@ -39,7 +39,7 @@ from interlock.runtime.host_notifier import neighbours
 from interlock.runtime.waiters import Notifier
 from interlock.storekit.compare_and_swap import SwapSteps, SwapStore, with_stored_ends
 from interlock.stores.share.checks import examine
-from interlock.stores.share.folder import SharedFolder, Token, encoded, unusable
+from interlock.stores.share.folder import SharedFolder, Token, encoded, path_of, unusable
 from interlock.stores.share.system import System
 
 HISTORY = 16  # nonces of former versions in a line
@@ -165,24 +165,23 @@ class ShareLines(SwapStore[Token]):
         Raises:
             OSError: the listing is old, or was read during a swap; or the folder is unreadable.
         """
-        token, names = self._folder.listing(path)
+        token, files = self._folder.listing(path)
         known = self._known.get(key, NOTHING)
-        if token == known.token and (token is not None or not names):
+        if token == known.token and (token is not None or not files):
             return known
         if token is None or (known.token is not None and token.number <= known.token.number):
             if known.token is None or not late:
                 raise OSError(errno.ESTALE, "it shows no version, or an old one")
             log.warn("%s has lost its latest version: the server has lost confirmed writes.", path)
-            del self._known[key]
+            self._known.pop(key, None)
             return self._found(key, path, late)
         self._known[key] = loaded = self._read(key, path, token)
-        mine = os.path.basename(line_path(path, token))
-        old = (each for each in names if each[0] in "dp" and each != mine and int(each.split(".")[1]) <= token.number)
-        self._folder.remove(*(os.path.join(path, each) for each in old))
+        old = (each for each in files if each[0] != "t" and each[1] != token and each[1].number <= token.number)
+        self._folder.remove(*(path_of(path, *each) for each in old))
         return loaded
 
     def _read(self, key: str, path: str, token: Token) -> Loaded:
-        digest, _, rest = self._folder.read(line_path(path, token)).partition(b"\n")
+        digest, _, rest = self._folder.read(path_of(path, "d", token)).partition(b"\n")
         if sha256(rest).hexdigest().encode() != digest:
             raise OSError(errno.ESTALE, "Its line is incomplete")
         head, _, text = rest.decode().partition("\n")
@@ -217,7 +216,7 @@ class ShareLines(SwapStore[Token]):
         assert token is not None
         try:
             now = self._folder.touch(path)
-            return max(0.0, now - self._perform(os.stat, line_path(path, token)).st_mtime - ROUNDING)
+            return max(0.0, now - self._perform(os.stat, path_of(path, "d", token)).st_mtime - ROUNDING)
         except OSError:
             return 0.0  # it has changed in the meantime
 
@@ -233,23 +232,23 @@ class ShareLines(SwapStore[Token]):
             token, before, where = Token(version.number + 1, nonce), (*before, version.nonce)[-HISTORY:], path
         kept = known.value if value is None else value
         loaded = Loaded(token, with_stored_ends(known.text, text), kept, before)
-        written = [line_path(where, token)]
+        written = [path_of(where, "d", token)]
         try:
             if version is None:
                 self._folder.make(where)
-                written += [token_path(where, token), where]
+                written += [path_of(where, "t", token), where]
                 self._folder.create(written[1])
             self._folder.create(written[0], content(key, loaded, nonce))
         except OSError as error:
             self._folder.remove(*written)
             raise unusable(path, error) from error
-        old, new = (where, path) if version is None else (token_path(path, version), token_path(path, token))
+        old, new = (where, path) if version is None else (path_of(path, "t", version), path_of(path, "t", token))
         if not self._publish(key, old, new, version, nonce):
             self._folder.remove(*written)
             return None
         self._known[key] = loaded
         if version is not None:
-            self._folder.remove(line_path(path, version))
+            self._folder.remove(path_of(path, "d", version))
         return token
 
     def _publish(self, key: str, old: str, new: str, version: Token | None, nonce: str) -> bool:
@@ -311,7 +310,9 @@ class ShareLines(SwapStore[Token]):
             return [unquote(space[1:]) + SEPARATOR + unquote(name[1:])]
         path = os.path.join(self._folder.path, space, name)
         token = self._folder.listing(path)[0] if name[0] in "=~" else None
-        return [] if token is None else [unquote(self._folder.read(line_path(path, token)).decode().split(" ", 2)[1])]
+        return (
+            [] if token is None else [unquote(self._folder.read(path_of(path, "d", token)).decode().split(" ", 2)[1])]
+        )
 
     def doctor(self) -> list[Check]:
         """Check the folder, its mount, its clock and its renames."""
@@ -326,16 +327,6 @@ def content(key: str, loaded: Loaded, nonce: str) -> bytes:
     head = f"{nonce} {quote(key, safe='')} {','.join(loaded.before)} {quote(loaded.value, safe='')}"
     rest = f"{head}\n{loaded.text}".encode()
     return sha256(rest).hexdigest().encode() + b"\n" + rest
-
-
-def token_path(folder: str, token: Token) -> str:
-    """Return the path of a token in a name's folder."""
-    return os.path.join(folder, f"t.{token.number}.{token.nonce}")
-
-
-def line_path(folder: str, token: Token) -> str:
-    """Return the path of a version's line in a name's folder."""
-    return os.path.join(folder, f"d.{token.number}.{token.nonce}")
 
 
 def is_own(place: QueuedClaim) -> bool:
