@@ -13,6 +13,8 @@ import pytest
 from tests.platforms.conftest import SAID, failures, totals
 from tests.servers import PostgresServer, RedisServer, need
 from tests.servers.windows import WindowsPython
+from tests.torture.report import as_text
+from tests.torture.runs import ON_WINDOWS, tortured
 
 FOLDER = Path(__file__).parent / "windows"
 LIMIT = 240  # seconds; of each test in a run pytest.ini there has a limit too
@@ -97,3 +99,16 @@ def test_the_other_tests_pass_on_windows(
     with _redis() as store:
         more = {"INTERLOCK_TEST_STORES": f"{NAMED[what]} {store}"}
         run(windows, record_property, what, whole, *OTHERS[what], **more)
+
+
+@pytest.mark.rare
+@pytest.mark.usefixtures("takes_long", "windows")
+@pytest.mark.timeout(LIMIT)
+@pytest.mark.parametrize("kind", ON_WINDOWS)
+def test_processes_are_killed_and_stopped_on_windows(
+    kind: str, tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    verdict = tortured(kind, tmp_path, procs=4, threads=2, secs=30.0, seed=1, slack=4.0)
+    record_property(SAID, f"windows: torture of {kind}: {as_text(verdict)}")
+    assert verdict.violations == [], as_text(verdict)
+    assert {"kill", "stop", "loop"} <= {*verdict.faults}

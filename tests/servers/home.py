@@ -18,7 +18,9 @@ import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import TypeVar
+
+from tests.support.closing import Closing as Closing
 
 T = TypeVar("T")
 
@@ -63,20 +65,6 @@ class Missing(Exception):
 
 class NotStarted(Exception):
     """A server did not start, or ended by itself; the message has the last lines of its log."""
-
-
-class Closing:
-    """A context manager that closes itself at the end of the block."""
-
-    def close(self) -> None:
-        """End everything; safe to repeat."""
-        raise NotImplementedError
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *why: object) -> None:
-        self.close()
 
 
 def program(name: str, how: str, path: str = "/usr/sbin:/usr/local/sbin") -> Path:

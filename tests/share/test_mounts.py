@@ -17,8 +17,10 @@ from interlock.testing.other_process import Remote, logged
 from interlock.testing.waiting import eventually
 from tests.servers import GlusterMounts, Mounts, RcloneMounts, SshfsMounts, need
 from tests.support.brief_share import MOUNTS
-from tests.torture import Plan, judge, run
+from tests.torture.coordinator import run
 from tests.torture.history import read
+from tests.torture.judge import judge
+from tests.torture.plan import Plan
 from tests.torture.report import as_text
 from tests.torture.runs import BRIEF
 

@@ -3,9 +3,3 @@
 `plan` has the options and operations of a run, `worker` performs them and writes a history, `faults` injects faults,
 `coordinator` runs both, and `judge` reads only the history. The command is `./dev torture`.
 """
-
-from tests.torture.coordinator import run
-from tests.torture.judge import Verdict, judge
-from tests.torture.plan import Plan
-
-__all__ = ["Plan", "Verdict", "judge", "run"]

@@ -12,13 +12,18 @@ from tests.torture.faults import FAULTS, NotMade
 from tests.torture.history import read
 from tests.torture.judge import judge
 from tests.torture.report import as_row, as_text, with_row
-from tests.torture.runs import STORES, tortured
+from tests.torture.runs import ON_WINDOWS, STORES, tortured
 
 
 def main() -> int:
     """Run; return 1 if the judge found a violation."""
     parser = argparse.ArgumentParser(prog="./dev torture", description=__doc__)
-    parser.add_argument("stores", nargs="*", metavar="STORE|URL", help=f"{', '.join(STORES)}; all unless given")
+    parser.add_argument(
+        "stores",
+        nargs="*",
+        metavar="STORE|URL",
+        help=f"{', '.join(STORES)}, {', '.join(ON_WINDOWS)}; without names the first {len(STORES)}",
+    )
     parser.add_argument("--procs", type=int, default=8)
     parser.add_argument("--threads", type=int, default=4)
     parser.add_argument("--secs", type=float, default=900.0)

@@ -9,9 +9,9 @@ import sys
 import tempfile
 import threading
 import time
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from interlock.core.errors import StoreError
 from interlock.core.redaction import masked
@@ -31,13 +31,14 @@ class WorkerProcess:
         number: the number of the process.
         folder: the folder of the run.
         history: the history of the coordinator.
+        shelf: the port of the shelf.
 
     Attributes:
         other_interface: "threads" or "tasks", the colour of faults that can't strike this process.
     """
 
-    def __init__(self, plan: Plan, number: int, folder: Path, history: History) -> None:
-        self._plan, self._number, self._folder, self._history = plan, number, folder, history
+    def __init__(self, plan: Plan, number: int, folder: Path, history: History, shelf: int) -> None:
+        self._plan, self._number, self._folder, self._history, self._shelf = plan, number, folder, history, shelf
         self.other_interface = "threads" if plan.of_tasks(number) else "tasks"
         self._lives = 0
         self._mutex = threading.Lock()
@@ -47,16 +48,32 @@ class WorkerProcess:
         """Start it."""
         self.key = f"{self._number}.{self._lives}"
         facts = {
-            "plan": self._plan.as_json(), "number": self._number, "life": self._lives, "path": sys.path,
-            "history": str(self._folder / "history.jsonl"), "shelf": str(self._folder / "shelf"),
+            "plan": self._plan.as_json(), "number": self._number, "life": self._lives, "shelf": self._shelf,
+            **self.facts(self._folder),
         }  # fmt: skip
-        with open(self._folder / "errors", "ab") as errors:
+        with open(self._folder / "errors", "ab") as file, self.errors_into(file) as errors:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "tests.torture.worker"],
+                self.command(), env=self.environment(),
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, start_new_session=True,
             )  # fmt: skip
         self._lives += 1
         self.order(json.dumps(facts))
+
+    def errors_into(self, file: IO[bytes]) -> AbstractContextManager[IO[bytes]]:
+        """Return where the process writes its errors, which come into a file."""
+        return nullcontext(file)
+
+    def facts(self, folder: Path) -> dict[str, Any]:
+        """Return the search path of the process, and the path of its history."""
+        return {"path": sys.path, "history": str(folder / "history.jsonl")}
+
+    def command(self) -> list[str]:
+        """Return the command that runs a worker."""
+        return [sys.executable, "-m", "tests.torture.worker"]
+
+    def environment(self) -> dict[str, str] | None:
+        """Return the environment of that command; None for that of this process."""
+        return None
 
     def wait_ready(self) -> None:
         """Wait until the process works, or has died."""
@@ -112,7 +129,12 @@ class Coordinator:
         plan: the plan.
         folder: the folder for the history and the processes' error output.
         server: the server of the store, if faults may strike it.
+
+    Attributes:
+        workers: the class of its processes.
     """
+
+    workers = WorkerProcess
 
     def __init__(self, plan: Plan, folder: Path, server: StruckServer | None) -> None:
         self._plan, self._folder, self._server = plan, folder, server
@@ -128,10 +150,10 @@ class Coordinator:
         """Run; return the path of the history."""
         plan = {**self._plan.as_json(), "store": masked(self._plan.store)}
         self._history.write("plan", plan=plan, date=time.strftime("%Y-%m-%d %H:%M"), faults=len(self._plan.faults))
-        with Shelf(str(self._folder / "shelf"), self._history) as shelf:
+        with Shelf(self._history) as shelf:
             try:
                 for number in range(self._plan.procs):
-                    self._children.append(WorkerProcess(self._plan, number, self._folder, self._history))
+                    self._children.append(self.workers(self._plan, number, self._folder, self._history, shelf.port))
                 for child in self._children:
                     child.wait_ready()
                 self._strike()
@@ -149,7 +171,7 @@ class Coordinator:
             if self._not_made is not None:
                 name, error = self._not_made
                 raise NotMade(f"the fault {name} was not made: {type(error).__name__}: {error}") from error
-            self._history.write("final", counters=shelf.counters(), **self._left())
+            self._history.write("final", counters=shelf.counters(), **self.left())
         return self._folder / "history.jsonl"
 
     def _strike(self) -> None:
@@ -196,7 +218,7 @@ class Coordinator:
                 "fault", fault=name, since=since, of="" if shared else key, loses=loses, problem=problem
             )
 
-    def _left(self) -> dict[str, Any]:
+    def left(self) -> dict[str, Any]:
         """Return the claims and files that are left in the store after all leases have had time to expire."""
         deadline = time.monotonic() + 2 * self._plan.ttl + self._plan.slack + self._plan.io
         if self._plan.store.startswith("memory:"):

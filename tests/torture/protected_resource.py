@@ -11,19 +11,23 @@ import threading
 from collections import defaultdict
 from typing import Any
 
-from tests.servers.home import Closing
+from tests.support.closing import Closing
 from tests.torture.history import History
+
+LOCALHOST = "127.0.0.1"
 
 
 class Shelf(Closing):
-    """The counters, served on a UNIX socket; use it as a context manager.
+    """The counters, served on the loopback interface; use it as a context manager.
 
     Args:
-        path: the path of the socket.
         history: the history for the records of writes.
+
+    Attributes:
+        port: the port at which it listens.
     """
 
-    def __init__(self, path: str, history: History) -> None:
+    def __init__(self, history: History) -> None:
         self._history = history
         self._mutex = threading.Lock()
         self._value: dict[tuple[str, str], int] = defaultdict(int)
@@ -38,14 +42,15 @@ class Shelf(Closing):
                         return  # the process was killed in the middle of a request
                     self.wfile.write(b"%d\n" % shelf.do(*line.decode().split()))
 
-        class Server(socketserver.ThreadingUnixStreamServer):
+        class Server(socketserver.ThreadingTCPServer):
             daemon_threads = True
             request_queue_size = 128
 
             def handle_error(self, *_: Any) -> None:
                 pass  # clients are killed by faults
 
-        self._server = Server(path, Handler)
+        self._server = Server((LOCALHOST, 0), Handler)
+        self.port: int = self._server.server_address[1]
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
         self._thread.start()
 
@@ -87,12 +92,11 @@ class Reader:
     """A connection of one thread to the shelf.
 
     Args:
-        path: the path of the socket.
+        port: the port of the shelf.
     """
 
-    def __init__(self, path: str) -> None:
-        self._socket = socket.socket(socket.AF_UNIX)
-        self._socket.connect(path)
+    def __init__(self, port: int) -> None:
+        self._socket = socket.create_connection((LOCALHOST, port))
 
     def read(self, counter: str, name: str, fence: int) -> int:
         """Return the value; -1 if the fence is stale."""

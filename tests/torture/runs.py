@@ -7,18 +7,22 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.torture import Plan, Verdict, judge, run
+from tests.torture.coordinator import run
 from tests.torture.faults import possible
 from tests.torture.history import read
-from tests.torture.plan import promises_of
+from tests.torture.judge import Verdict, judge
+from tests.torture.plan import Plan, promises_of
 from tests.torture.sentinel import TorturedSentinel
 from tests.torture.server import SERVERS
+from tests.torture.windows import tortured_on_windows
 
 LOCAL: dict[str, Callable[[Path], str]] = {
     "file": lambda disk: f"file://{disk / 'locks'}",
     "sqlite": lambda disk: f"sqlite:///{disk / 'locks.db'}",
     "share": lambda disk: shared(disk / "locks"),
 }
+ON_WINDOWS = {"windows+file": "file", "windows+sqlite": "sqlite"}
+"""Only if they are named, since they need wine."""
 STORES = (*LOCAL, *SERVERS, "valkey+sentinel")
 
 
@@ -53,13 +57,15 @@ def tortured(kind: str, folder: Path, **how: Any) -> Verdict:
     """Run one store; return the verdict.
 
     Args:
-        kind: one of STORES, or the URL of a store without other users.
+        kind: one of STORES or ON_WINDOWS, or the URL of a store without other users.
         folder: an empty folder for the store and the history.
         how: options of the plan; the default for the faults is all possible ones.
     """
     if kind in LOCAL:
         with small_disk(folder / "disk") as disk:
             return _judged(LOCAL[kind](disk), None, folder, (BRIEF if kind == "share" else {}) | how)
+    if kind in ON_WINDOWS:
+        return tortured_on_windows(ON_WINDOWS[kind], f"torture-{os.getpid()}", **how)
     if ":" in kind:
         return _judged(kind, None, folder, how)
     with TorturedSentinel() if kind == "valkey+sentinel" else SERVERS[kind]() as server:

@@ -24,9 +24,8 @@ from tests.servers import (
     Stepped,
 )
 from tests.servers.server import Server
-from tests.torture import Plan
 from tests.torture.faults import FAULTS, StruckServer
-from tests.torture.plan import IO, promises_of
+from tests.torture.plan import IO, Plan, promises_of
 
 NO_DISK = {"appendfsync": "no"}  # a killed server has still written its data; a slow disk is not a fault to inject
 CONFIG = {"authentication_timeout": "2s"}  # a kill waits for backends that authenticate, one minute by default

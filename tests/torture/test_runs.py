@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from tests.servers import need
-from tests.torture import Plan, Verdict, judge, run
+from tests.torture.coordinator import run
 from tests.torture.history import read
+from tests.torture.judge import Verdict, judge
+from tests.torture.plan import Plan
 from tests.torture.report import as_text
 from tests.torture.runs import LOCAL, STORES, tortured
 from tests.torture.server import CLOCK

@@ -28,10 +28,10 @@ class Worker:
         number: the number of the process; a replacement of a killed process has the same number.
         life: how many processes had this number before.
         history: the history to write to.
-        shelf: the path of the socket of the shelf.
+        shelf: the port of the shelf.
     """
 
-    def __init__(self, plan: Plan, number: int, life: int, history: History, shelf: str) -> None:
+    def __init__(self, plan: Plan, number: int, life: int, history: History, shelf: int) -> None:
         self.plan = plan
         self.history = history
         self.shelf = shelf
