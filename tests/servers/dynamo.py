@@ -13,6 +13,9 @@ from tests.servers.bucket import KEY, SECRET
 from tests.servers.home import program
 from tests.servers.server import Server
 
+GUARD = "process.on('uncaughtException', error => { if (error.code !== 'ECONNRESET') throw error })"
+"""Dynalite 4.0 ends when a client is killed in the middle of a request; with this module of node it continues."""
+
 
 def dynalite_program() -> Path:
     """Return the path of dynalite.
@@ -36,10 +39,14 @@ class DynaliteServer(Server):
         self._largest = largest
         super().__init__("dynalite", None, None)
 
+    def _prepare(self) -> None:
+        (self.folder / "guard.js").write_text(GUARD)
+
     def _command(self) -> Sequence[str | Path]:
         return [
-            self._program, "--host", self.host, "--port", str(self.port), "--path", self.folder / "data",
-            "--createTableMs", "0", "--maxItemSizeKb", str(self._largest),
+            "node", "--require", self.folder / "guard.js", self._program, "--host", self.host,
+            "--port", str(self.port), "--path", self.folder / "data", "--createTableMs", "0",
+            "--maxItemSizeKb", str(self._largest),
         ]  # fmt: skip
 
     def _answers(self) -> bool:

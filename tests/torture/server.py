@@ -23,6 +23,7 @@ from tests.servers import (
     RedisServer,
     Stepped,
 )
+from tests.servers.dynamo import DynaliteServer
 from tests.servers.server import Server
 from tests.torture.faults import FAULTS, StruckServer
 from tests.torture.plan import IO, Plan, promises_of
@@ -346,6 +347,21 @@ class TorturedEtcd(StruckServer):
         self._cluster.close()
 
 
+class TorturedDynamo(Tortured):
+    """Dynalite."""
+
+    _server: DynaliteServer
+
+    def _prepare(self) -> None:
+        self._server.create("locks")
+        here, there = (f"{each.host}:{each.port}" for each in (self._server, self.network))
+        self.url = self._server.at("locks").replace(here, there)
+
+    def left(self) -> dict[str, list[str]]:
+        """As `faults.StruckServer.left`; items without claims stay."""
+        return {}
+
+
 SERVERS: dict[str, Callable[[], Any]] = {
     "valkey": lambda: TorturedRedis("valkey"),
     "redis": lambda: TorturedRedis("redis"),
@@ -354,5 +370,6 @@ SERVERS: dict[str, Callable[[], Any]] = {
     "mariadb": lambda: TorturedMaria(SteppedMaria(config=REPLICATED), "mariadb"),
     "mariadb+advisory": lambda: TorturedGetLock(MariaServer(), "mariadb+advisory"),
     "etcd": TorturedEtcd,
+    "dynamodb": lambda: TorturedDynamo(DynaliteServer()),
     "django": lambda: TorturedOrm(SteppedPostgres(config=CONFIG), "postgresql"),
 }

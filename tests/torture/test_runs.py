@@ -19,8 +19,9 @@ from tests.torture.runs import LOCAL, STORES, tortured
 from tests.torture.server import CLOCK
 
 SEED = 18  # with this seed the first process has a listener
-APART = ("redis", "django", "valkey+sentinel")
-"""Not run with all faults: Redis and Sentinel have the code of Valkey; Django's settings can be set only once."""
+APART = ("redis", "django", "valkey+sentinel", "dynamodb")
+"""Not run with all faults: Redis and Sentinel have the code of Valkey; Django's settings can be set only once;
+DynamoDB has the steps of MariaDB, and botocore takes much time of the processor: `./dev torture dynamodb`."""
 
 ALONE = [
     ("file", "full"),
