@@ -6,6 +6,7 @@ the record, and at the beginning of the label of the running claim.
 """
 
 import json
+import re
 from collections.abc import Sequence
 
 from interlock.core.claims import USING, ClaimView, shown_value
@@ -18,7 +19,7 @@ except ImportError:
 
 DIGEST_BYTES = 16
 MARK = "payload:"
-MARKED = len(MARK) + 2 * DIGEST_BYTES  # characters of a label before the text of the user
+MARKED = re.compile(rf"{MARK}([0-9a-f]{{{2 * DIGEST_BYTES}}})(?: |$)")
 
 
 def canonical(payload: object) -> bytes:
@@ -77,7 +78,8 @@ def refuse_recorded(name: str, digest: str, value: str) -> None:
 def refuse_running(name: str, digest: str, views: Sequence[ClaimView]) -> None:
     """Raise PayloadMismatch if the holder among the claims of a name has another digest."""
     for view in views:
-        if view.state == USING and view.label.startswith(MARK) and view.label[len(MARK) : MARKED] != digest:
+        found = MARKED.match(view.label) if view.state == USING else None
+        if found is not None and found[1] != digest:
             raise PayloadMismatch(
                 f"The run {name!r} is in progress with another payload. Send the first payload again to get its "
                 f"result, or choose a new name (a new idempotency key) for new work.",

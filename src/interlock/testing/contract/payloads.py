@@ -90,13 +90,14 @@ def test_a_running_call_lets_equal_payloads_and_none_wait(
     assert [each.result(20)["run"] for each in (running, *waiting)] == [1, 1, 1]
 
 
+@pytest.mark.parametrize("label", ["of ann", "payload:ann"])
 @needs("once")
 def test_a_running_call_without_a_payload_refuses_none(
-    world: ContractWorld, locks: Any, ann: Actor, bob: Actor
+    world: ContractWorld, locks: Any, ann: Actor, bob: Actor, label: str
 ) -> None:
     gate = world.gate()
     work = Work(world, gate=gate)
-    running = ann.start(locks.once(world.name, keep=MINUTE, label="of ann").run, work.function)
+    running = ann.start(locks.once(world.name, keep=MINUTE, label=label).run, work.function)
     assert work.begun.acquire(timeout=20)
     waiting = world.in_line(bob.start, world.connect().once(world.name, keep=MINUTE, payload=b"b").run, work.function)
     gate.open()
