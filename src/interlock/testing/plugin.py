@@ -3,8 +3,9 @@
 Every pytest run with interlock installed loads it, so it imports nothing before a fixture is used.
 """
 
+import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,9 +14,9 @@ if TYPE_CHECKING:
     from interlock.api._async.locks import AsyncLocks
     from interlock.api._sync.locks import Locks
     from interlock.testing.fakes import FakeLocks
+    from interlock.testing.once_per_run import OncePerRun
 
-
-RUN_RESULT_SECONDS = 366 * 86400.0  # seconds: longer than any test run; each run has its own folder
+RUNS: "pytest.StashKey[OncePerRun]" = pytest.StashKey()
 
 
 def pytest_collection_finish() -> None:
@@ -23,6 +24,14 @@ def pytest_collection_finish() -> None:
     freezegun: Any = sys.modules.get("freezegun")
     if freezegun is not None:
         freezegun.configure(extend_ignore_list=["interlock.runtime.clock"])
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Wait until what `once_per_run` made is undone: here, because time limits of tests do not count any more."""
+    runs = session.config.stash.get(RUNS, None)
+    if runs is not None:
+        runs.wait()
+        runs.close()
 
 
 @pytest.fixture
@@ -35,19 +44,29 @@ def fake_locks() -> "Iterator[FakeLocks]":
 
 
 @pytest.fixture(scope="session")
-def once_per_run(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[Callable[[str, Callable[[], Any]], Any]]":
-    """`once_per_run(name, make)` calls `make` once in the whole test run, for all xdist workers.
-
-    All callers get its result after a round trip through JSON; if it raises, the next caller calls it again.
-    """
-    import os
-
-    from interlock import connect
-
+def once_per_run_url(tmp_path_factory: pytest.TempPathFactory) -> "str | os.PathLike[str]":
+    """The store of `once_per_run`, to be overridden: by default a folder of this test run."""
     base = tmp_path_factory.getbasetemp()
     folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "interlock-once"
-    with connect(folder.absolute()) as locks:
-        yield lambda name, make: locks.once(name, keep=RUN_RESULT_SECONDS).run(make)
+    return folder.absolute()
+
+
+@pytest.fixture(scope="session")
+def once_per_run(pytestconfig: pytest.Config, once_per_run_url: "str | os.PathLike[str]") -> "Iterator[OncePerRun]":
+    """`once_per_run(name, make, undo=None)` calls `make` once in the whole test run, for all xdist workers.
+
+    All callers get its result after a round trip through JSON; if it raises, the next caller calls it again.  The
+    last worker that used the name calls `undo` with the result.
+    """
+    from uuid import uuid4
+
+    from interlock import connect
+    from interlock.testing.once_per_run import OncePerRun
+
+    run = os.environ.get("PYTEST_XDIST_TESTRUNUID") or uuid4().hex
+    runs = pytestconfig.stash[RUNS] = OncePerRun(connect(once_per_run_url, namespace=f"once-per-run:{run}"))
+    yield runs
+    runs.end()
 
 
 @pytest.fixture
