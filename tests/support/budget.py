@@ -110,7 +110,7 @@ SAME_NAMES = {"Claim": 2}
 contain the name of Django's model `Claim`; the class of `core.claims` has the name that all modules use."""
 
 FOREIGN = {
-    "_blake2": ("stores/files/slots.py",),
+    "_blake2": ("patterns/payload.py", "stores/files/slots.py"),
     "_creator": ("drivers/urls.py",),
     "_free": ("optimistic/redis.py",),
     "_from_testcase": ("django/transactions.py",),
