@@ -65,7 +65,7 @@ PARTS = (
     Part(
         "windows",
         560,
-        0,
+        462,
         src(
             "stores/files/_windows.py",
             "stores/files/windows_paths.py",
