@@ -1,5 +1,8 @@
 """Wrong usage of any command: one line that says what to do."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -79,3 +82,23 @@ def test_wrong_usage_is_64_with_one_line_that_says_what_to_do(
     assert advice in errors
     assert errors.startswith("interlock: ")
     assert errors.count("\n") == 1
+
+
+NO_FORK = "import os, subprocess, sys\nsys.modules['fcntl'] = None\ndel os.fork\n"
+
+
+@pytest.mark.parametrize("words", [["run"], ["once", "--keep", "1m"], ["lead"]], ids=lambda words: words[0])
+def test_a_system_without_fork_that_is_not_windows_is_69(words: list[str], tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(NO_FORK)
+    path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
+    ran = subprocess.run(
+        [sys.executable, "-m", "interlock", *words, "--store", f"file://{tmp_path}/locks", "job", "--", "true"],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 69
+    assert ran.stderr.splitlines() == [
+        f"interlock: interlock {words[0]} needs POSIX or Windows. Use a lock in the program itself."
+    ]

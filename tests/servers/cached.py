@@ -34,10 +34,11 @@ def made_alone(folder: Path, recipe: str) -> Iterator[bool]:
             done.write_text(recipe)
 
 
-def requirements(extras: Iterable[str], *further: str) -> list[str]:
-    """Return the requirements of the package's extras, as pyproject.toml has them, and further ones."""
+def requirements(extras: Iterable[str] | None, *further: str) -> list[str]:
+    """Return the requirements of the package's extras (None: of all) in pyproject.toml, and further ones."""
     known = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    return sorted({each for name in extras for each in known[name]} | set(further))
+    found = {each for name in extras or known for each in known[name] if not each.startswith("interlock")}
+    return sorted(found | set(further))
 
 
 def pip(*words: str) -> None:

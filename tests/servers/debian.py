@@ -11,7 +11,6 @@ from tests.servers.home import Missing, program
 
 VERSIONS = ("3.14", "3.15")
 SUITE, MIRROR = "sid", "http://deb.debian.org/debian"
-EXTRAS = ("cli", "testing", "redis", "valkey", "postgresql", "mariadb", "etcd", "bucket", "sql")
 FURTHER = (
     "fastapi>=0.115", "hypothesis>=6.100", "mypy>=1.13", "psycopg[binary]>=3.2", "pytest>=9.0", "pytest-asyncio>=1.0",
     "pytest-timeout>=2.3", "pytest-xdist>=3.6",
@@ -55,7 +54,7 @@ class DebianPython:
                 self._make()
         if not (self._root / "usr" / "bin" / f"python{version}").exists():
             raise Missing(f"Debian's suite {SUITE} has no python{version}")
-        wanted = requirements(EXTRAS, *FURTHER)
+        wanted = requirements(None, *FURTHER)
         packages = self._root / "packages" / version
         with made_alone(packages, "\n".join(wanted)) as missing:
             if missing:

@@ -62,6 +62,7 @@ class WindowsPython:
         self._home = FOLDER / "python"
         wanted = requirements(EXTRAS, *FURTHER, *ON_WINDOWS_ONLY)
         with made_alone(FOLDER, "\n".join([PYTHON, *wanted])) as missing:
+            self._start()
             if missing:
                 self._make(wanted)
 
@@ -110,6 +111,13 @@ class WindowsPython:
             env=self.environment(**more or {}),
             check=False,
         )
+
+    def _start(self) -> None:
+        """Check that wine runs a program of its own; at the first time it also makes the prefix."""
+        command = [str(self._wine), "cmd.exe", "/c", "exit 0"]
+        started = subprocess.run(command, env=self.environment(), input=b"", capture_output=True, check=False)
+        if started.returncode:
+            raise Missing(f"wine does not start here: {started.stderr.decode(errors='replace').strip()[-300:]}")
 
     def _make(self, wanted: Sequence[str]) -> None:
         shutil.rmtree(self._home, ignore_errors=True)

@@ -1,11 +1,13 @@
 """The command line of `interlock run`."""
 
 import os
+import sys
 from typing import Any
 
 import click
 
 from interlock.cli import is_given
+from interlock.cli.exit_codes import UNAVAILABLE, fail
 from interlock.cli.output import Duration, completed, name_argument, namespace_option, store_option
 from interlock.client.tokens import Token, read
 
@@ -16,7 +18,9 @@ class Run(click.Command):
     allow_interspersed_args = False
 
     def invoke(self, ctx: click.Context) -> int:
-        """Call the command, if the store supports it."""
+        """Call the command, if the system and the store support it."""
+        if sys.platform != "win32" and not hasattr(os, "fork"):
+            return fail(UNAVAILABLE, f"{ctx.command_path} needs POSIX or Windows. Use a lock in the program itself.")
         refuse_memory(ctx.params["store"])
         return int(super().invoke(ctx) or 0)
 

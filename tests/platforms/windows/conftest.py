@@ -18,7 +18,7 @@ from tests.platforms.windows.places import STORES, emptied, store_name
 if sys.platform == "win32" and os.environ.get("INTERLOCK_TEST_LOOP") == "selector":
     asyncio.set_event_loop_policy(asyncio.WindowsSelectorEventLoopPolicy())
 
-ONE_OF = 12
+ONE_OF = 24
 """Of the contract's tests on exclusive locks, one of so many runs; which ones differs from store to store."""
 
 ALWAYS = ("release_wakes", "excludes", "fence_is_greater", "reply_was_lost", "raises_on_leaving")
