@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 import pytest
@@ -160,3 +161,25 @@ def test_a_try_leaves_nothing_of_its_own(folder: Path) -> None:
         assert locks.lock("book").acquire(timeout=0) is None
     assert sorted((folder / "=" / "=book").iterdir()) == before
     assert EMPTY.places == ()
+
+
+def test_a_detached_lock_of_this_process_ends_while_others_poll(url: str) -> None:
+    with connect(url) as locks, connect(url) as other, ThreadPoolExecutor() as pool:
+        locks.lock("book", ttl=1.0).acquire().detach()
+        began = time.monotonic()
+        # Each poll renews its waiter, so each of the two connections reads what the other one has written.
+        waiting = [pool.submit(each.lock("book", ttl=0.6).acquire, timeout=15) for each in (locks, other)]
+        for grant in (each.result() for each in as_completed(waiting)):
+            assert grant is not None
+            assert grant.release() is True
+        assert time.monotonic() - began < 6
+
+
+def test_a_detached_lock_is_extended_by_its_token(url: str) -> None:
+    with connect(url) as locks, connect(url) as other:
+        token = locks.lock("book", ttl=1.0).acquire().detach()
+        for _ in range(6):
+            time.sleep(0.4)
+            assert other.renew(token) is True
+            assert locks.lock("book").acquire(timeout=0) is None
+        assert locks.attach(token).release() is True

@@ -79,7 +79,7 @@ PARTS = (
     Part("etcd", 540, 531, src("stores/etcd")),
     Part("bucket", 400, 295, src("stores/bucket")),
     Part("dynamodb", 280, 277, src("stores/dynamodb")),
-    Part("share", 300, 331, src("stores/share")),
+    Part("share", 300, 338, src("stores/share")),
     Part("mysql", 400, 294, src("stores/mysql", "stores/mysql.py")),
     Part("postgresql", 490, 483, src("stores/postgresql")),
     Part("redis", 1350, 1256, src("stores/redis", "_redis")),

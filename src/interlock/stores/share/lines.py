@@ -37,7 +37,7 @@ from interlock.core.line import Origin, QueuedClaim, decode, encode
 from interlock.runtime import clock, log
 from interlock.runtime.host_notifier import neighbours
 from interlock.runtime.waiters import Notifier
-from interlock.storekit.compare_and_swap import SwapSteps, SwapStore, with_stored_ends
+from interlock.storekit.compare_and_swap import SwapSteps, SwapStore
 from interlock.stores.share.checks import examine
 from interlock.stores.share.folder import SharedFolder, Token, encoded, path_of, unusable
 from interlock.stores.share.system import System
@@ -207,8 +207,30 @@ class ShareLines(SwapStore[Token]):
             seen[place.id] = old if old[0] == mark else (mark, received)
         if seen:
             self._seen[key] = seen
-        ends = {place.id: place.ttl + place.ttl // DRIFT + self._micros(seen[place.id][1]) for place in foreign}
-        places = (place._replace(until=ends.get(place.id, place.until)) for place in line.places)
+        places = (self._ending(place, seen[place.id]) if place.id in seen else place for place in line.places)
+        return encode(line._replace(places=tuple(places)))
+
+    def _ending(self, place: QueuedClaim, seen: Seen) -> QueuedClaim:
+        """Return a claim of another process with the end of its lease as this process judges."""
+        return place._replace(until=self._micros(seen[1]) + place.ttl + place.ttl // DRIFT)
+
+    def _stored(self, key: str, before: str, text: str) -> str:
+        """Return a line in which leases that this process has only judged keep their stored ends.
+
+        If this process stored its own estimates of their ends, every process would take them for renewals.
+
+        Args:
+            key: the name.
+            before: the line as it is stored.
+            text: the line to write.
+        """
+        stored = {place.id: place.until for place in decode(before).places} if before else {}
+        line, seen = decode(text), self._seen.get(key, {})
+        judged = {each.id for each in line.places if each.id in seen and each == self._ending(each, seen[each.id])}
+        places = (
+            each._replace(until=stored.get(each.id, each.until)) if each.id in judged else each
+            for each in line.places
+        )
         return encode(line._replace(places=tuple(places)))
 
     def _age(self, path: str, token: Token | None) -> float:
@@ -231,7 +253,7 @@ class ShareLines(SwapStore[Token]):
         if version is not None:
             token, before, where = Token(version.number + 1, nonce), (*before, version.nonce)[-HISTORY:], path
         kept = known.value if value is None else value
-        loaded = Loaded(token, with_stored_ends(known.text, text), kept, before)
+        loaded = Loaded(token, self._stored(key, known.text, text), kept, before)
         written = [path_of(where, "d", token)]
         try:
             if version is None:
