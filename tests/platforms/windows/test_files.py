@@ -232,6 +232,25 @@ def test_the_doctor_knows_who_runs(remote: Callable[..., Remote]) -> None:
     eventually(lambda: not system.is_running(number))
 
 
+def test_closing_twice_leaves_other_connections_their_notifications(
+    folder: Path, remote: Callable[..., Remote]
+) -> None:
+    waiter = remote("import interlock, tempfile; spare = interlock.connect('file:///' + tempfile.mkdtemp())")
+    with interlock.connect(folder) as locks:
+        held = locks.lock("book").acquire()
+        waiter.do("spare.lock('x').acquire().release()")
+        waiter.start("def wait():\n global grant\n grant = locks.lock('book').acquire(timeout=60)\n"
+                     "import threading; waiting = threading.Thread(target=wait); waiting.start()")  # fmt: skip
+        waiter.answer()
+        until_waiting(locks, 1)
+        channel = "from interlock.runtime.host_notifier import neighbours; result = neighbours.channel"
+        before = waiter.do(channel)
+        waiter.do("spare.close(); spare.close(); interlock.connect('file:///' + tempfile.mkdtemp()).close()")
+        assert waiter.do(channel) == before != ""
+        held.release()
+        waiter.do("waiting.join(30); result = grant.fence")
+
+
 @pytest.mark.parametrize("how", [BLOCKED, SILENT], ids=["blocked", "silent"])
 def test_waiters_poll_where_loopback_is_blocked(folder: Path, remote: Callable[..., Remote], how: str) -> None:
     holder, waiter = remote(how), remote(how)

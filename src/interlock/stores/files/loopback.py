@@ -195,6 +195,7 @@ class Loopback(Wakeups):
     def __init__(self, liveness: Liveness) -> None:
         self.liveness = liveness
         self.waiters = neighbours.waiters
+        self._closed = False
         neighbours.join()
 
     def notify(self, place: QueuedClaim) -> None:
@@ -204,7 +205,9 @@ class Loopback(Wakeups):
     def close(self) -> None:
         """Watch nobody any more."""
         deaths.forget(self.liveness)
-        neighbours.leave()
+        if not self._closed:  # the lines are closed again when their queue is collected
+            self._closed = True
+            neighbours.leave()
 
     def forget(self) -> None:
         """Do nothing: only systems without forks use this."""
