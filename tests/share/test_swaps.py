@@ -17,6 +17,7 @@ from interlock.core.claims import SEPARATOR
 from interlock.core.errors import StoreError, UnknownOutcome
 from interlock.core.line import EMPTY, decode, encode
 from interlock.runtime import clock
+from interlock.storekit import compare_and_swap
 from interlock.stores.share import lines as module
 from interlock.stores.share.lines import ShareLines
 from interlock.stores.share.system import System
@@ -293,3 +294,20 @@ def test_a_folder_without_a_token_is_named(folder: Path, monkeypatch: pytest.Mon
     token.unlink()
     with pytest.raises(StoreError, match="=book cannot be used: it shows no version"):
         lines(folder).load(KEY)
+
+
+def test_a_client_forgets_the_names_it_used_first(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compare_and_swap, "REMEMBERED", 2)
+    system = Counted()
+    client = lines(folder, system)
+    keys = [f"{SEPARATOR}{name}" for name in ("a", "b", "c")]
+    version, _, now = client.load(keys[0])
+    version = client.swap(keys[0], version, text(1), now)
+    assert [swap(client, key) for key in keys[1:]] == [1, 1]
+    assert client.swap(keys[0], version, text(2), now) is None  # nothing is known of that version any more
+    system.calls.clear()
+    assert client.load(keys[2])[1] == text(1)
+    listed = len(system.calls)
+    assert number_in(client.load(keys[0])[1]) == 1
+    assert len(system.calls) > 2 * listed  # its line was read, too
+    assert [swap(client, key) for key in keys] == [2, 2, 2]

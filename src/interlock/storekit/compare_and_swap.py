@@ -41,6 +41,7 @@ from interlock.runtime.waiters import Notifier
 from interlock.storekit._sync.step_queue import StepStore
 
 V = TypeVar("V")
+T = TypeVar("T")
 """The version of a text."""
 
 SLACK = 250_000  # microseconds that the server's clock may differ from the estimate
@@ -52,6 +53,7 @@ INTERRUPTED = "The caller that performed this step for several others was interr
 LEAD_TURN, STEP_DONE = "lead", "done"  # messages to a step that waits for others
 SWAP_ATTEMPTS = 8  # swaps before the store counts as busy
 REMEMBERED = 4096  # lines
+MOST_SEEN = 65_536  # lines of which a store remembers when it saw the claims of others
 AT_A_TIME = 200  # lines renewed by one statement
 
 
@@ -351,7 +353,7 @@ class SwapSteps(StepStore, Generic[V]):
                 continue
             self._unverified.discard(key)
             if version is not None:
-                self._remember(key, CachedLine(version, line, known.quiet))
+                remember(self._known, key, CachedLine(version, line, known.quiet))
                 return
             known = None
         for each in batch:
@@ -398,11 +400,6 @@ class SwapSteps(StepStore, Generic[V]):
             return known if all(place.process_name == neighbours.home for place in known.line.places) else None
         return known if known.quiet else None
 
-    def _remember(self, key: str, known: CachedLine[V]) -> None:
-        if len(self._known) >= REMEMBERED:
-            self._known.clear()
-        self._known[key] = known
-
     def renew_many(self, by_key: Mapping[str, Sequence[str]]) -> dict[str, StepResult]:
         """Renew the claims of many cached lines; a changed line is not in the answer."""
         steps: dict[str, StepResult] = {}
@@ -422,7 +419,7 @@ class SwapSteps(StepStore, Generic[V]):
             except StoreError:
                 break  # the queue then renews each line separately, and gets each error
             for version, (key, (_, quiet, step, line)) in zip(versions, some.items(), strict=False):
-                self._remember(key, CachedLine(version, line, quiet))
+                remember(self._known, key, CachedLine(version, line, quiet))
                 steps[key] = step
         return steps
 
@@ -449,6 +446,21 @@ def _longer(argument: Any, slack: int) -> Any:
         return argument
     spec = argument.spec
     return argument._replace(spec=spec._replace(ttl=spec.ttl + 2 * slack / MICROS))
+
+
+def remember(known: dict[str, T], key: str, value: T, most: int | None = None) -> None:
+    """Keep what is known of a name; forget the name that was added first if there are too many.
+
+    Args:
+        known: what is known, by name.
+        key: the name.
+        value: what is known of it.
+        most: the number of names; None for `REMEMBERED`.
+    """
+    known[key] = value
+    if len(known) > (REMEMBERED if most is None else most):
+        with suppress(RuntimeError, StopIteration):  # another thread changes the names
+            known.pop(next(iter(known)), None)
 
 
 def with_stored_ends(before: str, text: str) -> str:

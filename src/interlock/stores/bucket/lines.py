@@ -37,7 +37,7 @@ from interlock.core.line import QueuedClaim, decode, encode
 from interlock.runtime import clock
 from interlock.runtime.host_notifier import neighbours
 from interlock.runtime.process import checked_pid
-from interlock.storekit.compare_and_swap import SwapStore, with_stored_ends
+from interlock.storekit.compare_and_swap import MOST_SEEN, SwapStore, remember, with_stored_ends
 from interlock.storekit.server_clock import STALE, ServerClock
 
 LONGEST_NAME = 300  # characters of the part of an object's name that is made of a lock's name; longer ones are hashed
@@ -207,7 +207,8 @@ class BucketLines(SwapStore[dict[str, str]]):
             return Loaded(None)
         if head.count(" ") != 2:
             raise StoreError(f"{self._where} has an object {self._path(key)} that interlock did not write.")
-        self._known[key] = loaded = Loaded(version_of(answer.meta), text, unquote(head.split(" ")[2]), head[:16])
+        loaded = Loaded(version_of(answer.meta), text, unquote(head.split(" ")[2]), head[:16])
+        remember(self._known, key, loaded)
         return loaded
 
     def load(self, key: str) -> tuple[dict[str, str] | None, str, int]:
@@ -238,7 +239,7 @@ class BucketLines(SwapStore[dict[str, str]]):
                 old = Seen(mark, None if old is None else before, received)
             seen[place.id] = old
         if seen:
-            self._seen[key] = sent, seen
+            remember(self._seen, key, (sent, seen), MOST_SEEN)
         now = (received + self._ahead()) * MICROS
         if any(place.until <= now for place in line.places):
             self._ask(self._clock.sample, self._bucket, JUST_NOW)
@@ -268,7 +269,7 @@ class BucketLines(SwapStore[dict[str, str]]):
         body = f"{head}\n{text}".encode()
         if self._pace:
             sleep(max(0.0, self._wrote.get(key, 0.0) + self._pace - clock.now()))
-            self._wrote[key] = clock.now()
+            remember(self._wrote, key, clock.now())
         try:
             put = self._ask(
                 self._bucket.put, self._path(key), body, mode="create" if version is None else version, expects=STATES
@@ -280,8 +281,9 @@ class BucketLines(SwapStore[dict[str, str]]):
             except StoreError as error:
                 raise UnknownOutcome(str(error)) from error
             return loaded.version if loaded.nonce == nonce else None
-        self._known[key] = Loaded(version_of(put), text, kept, nonce)
-        return self._known[key].version
+        written = Loaded(version_of(put), text, kept, nonce)
+        remember(self._known, key, written)
+        return written.version
 
     def swap_many(self, swaps: Sequence[tuple[str, dict[str, str], str]], now: int) -> Sequence[dict[str, str]]:
         """Return nothing: a bucket writes one object at a time."""

@@ -37,7 +37,7 @@ from interlock.core.line import Origin, QueuedClaim, decode, encode
 from interlock.runtime import clock, log
 from interlock.runtime.host_notifier import neighbours
 from interlock.runtime.waiters import Notifier
-from interlock.storekit.compare_and_swap import SwapSteps, SwapStore
+from interlock.storekit.compare_and_swap import MOST_SEEN, SwapSteps, SwapStore, remember
 from interlock.stores.share.checks import examine
 from interlock.stores.share.folder import SharedFolder, Token, encoded, path_of, unusable
 from interlock.stores.share.system import System
@@ -175,7 +175,8 @@ class ShareLines(SwapStore[Token]):
             log.warn("%s has lost its latest version: the server has lost confirmed writes.", path)
             self._known.pop(key, None)
             return self._found(key, path, late)
-        self._known[key] = loaded = self._read(key, path, token)
+        loaded = self._read(key, path, token)
+        remember(self._known, key, loaded)
         old = (each for each in files if each[0] != "t" and each[1] != token and each[1].number <= token.number)
         self._folder.remove(*(path_of(path, *each) for each in old))
         return loaded
@@ -206,7 +207,7 @@ class ShareLines(SwapStore[Token]):
             old = known.get(place.id, (mark, written))
             seen[place.id] = old if old[0] == mark else (mark, received)
         if seen:
-            self._seen[key] = seen
+            remember(self._seen, key, seen, MOST_SEEN)
         places = (self._ending(place, seen[place.id]) if place.id in seen else place for place in line.places)
         return encode(line._replace(places=tuple(places)))
 
@@ -268,7 +269,7 @@ class ShareLines(SwapStore[Token]):
         if not self._publish(key, old, new, version, nonce):
             self._folder.remove(*written)
             return None
-        self._known[key] = loaded
+        remember(self._known, key, loaded)
         if version is not None:
             self._folder.remove(path_of(path, "d", version))
         return token
