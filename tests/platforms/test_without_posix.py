@@ -39,7 +39,7 @@ def test_the_contract_holds_without_posix(tmp_path: Path) -> None:
             text=True,
         )
     assert ran.returncode == 0, ran.stdout[-5000:] + ran.stderr
-    assert int(re.findall(r"(\d+) passed", ran.stdout)[0]) > 50
+    assert int(re.findall(r"(\d+) passed", ran.stdout)[0]) > 40
 
 
 def test_nobody_asks_for_forks_past_the_guard() -> None:
