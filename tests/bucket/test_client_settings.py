@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import pickle
 from collections.abc import Iterator, Mapping
 from typing import Any
 from uuid import uuid4
@@ -10,8 +11,10 @@ import pytest
 from obstore.store import MemoryStore
 
 import interlock
+from interlock.api.connect import open_store
 from interlock.core.errors import InvalidArgument, StoreError
 from interlock.core.redaction import masked
+from interlock.stores.bucket import lines
 from tests.servers import Proxy, SeaweedServer, need
 
 KEY = base64.b64encode(b"k" * 32).decode()
@@ -112,6 +115,22 @@ def test_settings_that_do_not_fit_are_refused(url: str, config: Mapping[str, obj
 def test_other_stores_take_no_such_settings(url: object) -> None:
     with pytest.raises(InvalidArgument, match="config="):
         interlock.connect(url, config={"a": "b"})
+
+
+def test_locks_with_settings_are_not_sent_to_another_process() -> None:
+    """Without its settings, the copy would lock on another server."""
+    url = "s3://key:word@bucket?region=eu-central-1"
+    with interlock.connect(url, config={"aws_endpoint": "http://127.0.0.1:1"}) as locks:
+        with pytest.raises(InvalidArgument, match="cannot be sent to another process"):
+            pickle.dumps(locks.lock("a"))
+
+
+def test_two_servers_of_one_bucket_have_two_clocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    names: list[str] = []
+    monkeypatch.setattr(lines, "clock_of", lambda server, path: names.append(server) or lines.BucketClock(path))
+    for config in ({}, {"aws_endpoint": "http://127.0.0.1:1"}, {"aws_endpoint": "http://127.0.0.1:2"}):
+        open_store("s3://user:word@locks", config=config).queue()
+    assert len(set(names)) == 3
 
 
 def test_secrets_of_settings_are_not_shown() -> None:

@@ -255,7 +255,8 @@ def _connected(
 ) -> L:
     url = given_url(url)
     locks = kind(open_store(url, connects is aconnect, password, dial, config), namespace=namespace, ttl=ttl)
-    locks._client.source = (_again, connects, url) if isinstance(url, str) and password is dial is None else None
+    by_url = all(each is None for each in (password, dial, config))  # all that another process needs
+    locks._client.source = (_again, connects, url) if isinstance(url, str) and by_url else None
     return locks
 
 

@@ -119,7 +119,9 @@ def _store_of(url: SplitResult, config: Options) -> BucketStore:
     prefix = unquote(url.path).strip("/") or DEFAULT_PREFIX
     pace = GCS_PACE if url.scheme == "gs" else 0.0
     made = partial(_client, kind, bucket, settings, how, where)
-    return BucketStore(made, prefix, where, given.get("endpoint", ""), pace)
+    # Settings can name another server, too.
+    server = f"{given.get('endpoint', '')} {hash(repr(sorted(settings.items()))) if settings else ''}"
+    return BucketStore(made, prefix, where, server, pace)
 
 
 def _options_of(url: SplitResult, where: str, config: Options) -> tuple[Options, Options, Mapping[str, object]]:
