@@ -8,8 +8,10 @@ import subprocess
 import sys
 import threading
 from collections import Counter
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any, TypeVar
 
 import pytest
 
@@ -25,6 +27,7 @@ from tests.docs.pages import ROOT
 from tests.support.brief_share import Counted, Failed, Rough, Sleeper, files_of
 
 KEY = f"{SEPARATOR}book"
+T = TypeVar("T")
 
 
 def lines(folder: Path, system: System | None = None) -> ShareLines:
@@ -311,3 +314,42 @@ def test_a_client_forgets_the_names_it_used_first(folder: Path, monkeypatch: pyt
     assert number_in(client.load(keys[0])[1]) == 1
     assert len(system.calls) > 2 * listed  # its line was read, too
     assert [swap(client, key) for key in keys] == [2, 2, 2]
+
+
+class StaleOnce(Counted):
+    """Lets the first fsync fail as NFS does if another client has removed the file."""
+
+    def perform(self, call: Callable[..., T], *args: Any, **how: Any) -> T:
+        if call is os.fsync and "fsync" not in self.calls:
+            self.calls.append("fsync")
+            raise OSError(errno.ESTALE, "stale file handle")
+        return super().perform(call, *args, **how)
+
+
+def test_a_line_that_is_removed_while_it_is_written_is_a_lost_swap(folder: Path) -> None:
+    assert swap(lines(folder)) == 1
+    client = lines(folder, StaleOnce())
+    assert swap(client) is None
+    assert swap(client) == 2
+    assert files_of(folder, "book") == ["d.2", "t.2"]
+
+
+class Rival(Counted):
+    """Lets another client swap between the listing of a name's folder and the read of its line."""
+
+    def perform(self, call: Callable[..., T], *args: Any, **how: Any) -> T:
+        found = super().perform(call, *args, **how)
+        if call is os.listdir and "~" in args[0] and self.at < 0:
+            self.at = 0
+            folder = Path(args[0]).parent.parent
+            assert swap(lines(folder), LONG) == 2
+        return found
+
+
+LONG = f"{SEPARATOR}{'B' * 50}"
+
+
+def test_a_swap_during_a_list_of_names_hides_none(folder: Path) -> None:
+    keys = [LONG, *(f"{SEPARATOR}{letter}" for letter in "abcdefgh")]
+    assert [swap(lines(folder), key) for key in keys] == [1] * len(keys)
+    assert lines(folder, Rival()).keys(SEPARATOR) == sorted(keys)

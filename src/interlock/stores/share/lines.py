@@ -264,6 +264,8 @@ class ShareLines(SwapStore[Token]):
             self._folder.create(written[0], content(key, loaded, nonce))
         except OSError as error:
             self._folder.remove(*written)
+            if version is not None and error.errno in GONE:  # removed, since another client has swapped
+                return None
             raise unusable(path, error) from error
         old, new = (where, path) if version is None else (path_of(path, "t", version), path_of(path, "t", token))
         if not self._publish(key, old, new, version, nonce):
@@ -319,23 +321,33 @@ class ShareLines(SwapStore[Token]):
         found: list[str] = []
         try:
             for space in [encoded(namespace)] if only else self._perform(os.listdir, self._folder.path):
+                names: list[str] = []
                 if space[0] in "=~":
                     with suppress(FileNotFoundError):
-                        for name in self._perform(os.listdir, os.path.join(self._folder.path, space)):
-                            found += self._keys_in(space, name)
+                        names = self._perform(os.listdir, os.path.join(self._folder.path, space))
+                for name in names:
+                    found += self._keys_in(space, name)
         except OSError as error:
             raise unusable(self._folder.path, error) from error
         return sorted(key for key in found if key.startswith(prefix))
 
     def _keys_in(self, space: str, name: str) -> list[str]:
-        """Return the key of a name's folder; nothing if it cannot be read now."""
+        """Return the key of a name's folder; nothing if it changes at each of several reads."""
         if space[0] == name[0] == "=":
             return [unquote(space[1:]) + SEPARATOR + unquote(name[1:])]
-        path = os.path.join(self._folder.path, space, name)
-        token = self._folder.listing(path)[0] if name[0] in "=~" else None
-        return (
-            [] if token is None else [unquote(self._folder.read(path_of(path, "d", token)).decode().split(" ", 2)[1])]
-        )
+        path, pause = os.path.join(self._folder.path, space, name), SHORTEST_PAUSE
+        while name[0] in "=~" and pause < LONGEST_PAUSE:
+            try:
+                token, _ = self._folder.listing(path)
+                if token is None:
+                    break
+                return [unquote(self._folder.read(path_of(path, "d", token)).decode().split(" ", 2)[1])]
+            except OSError as error:
+                if error.errno not in GONE:
+                    raise
+            sleep(pause)  # a swap has removed the line
+            pause *= 2
+        return []
 
     def doctor(self) -> list[Check]:
         """Check the folder, its mount, its clock and its renames."""
