@@ -9,6 +9,7 @@ Times are compared only by `rt.before`, and the state is only in locals and slot
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import cast
 
 from interlock.core._async.protocols import AsyncQueue, AsyncRuntime, AsyncWaiting
@@ -183,9 +184,6 @@ async def _too_many_wait(queue: AsyncQueue, call: AcquireCall[AsyncWaiting], ans
     The others may have been withdrawn for the same reason, so that nobody waits any more.  Therefore the line is
     counted again after the withdrawal, and `call.crowd` is set only if it is still too long: the last caller that is
     withdrawn finds waiters that stay, or starts again.
-
-    Raises:
-        StoreError: the claim could not be withdrawn, or the line could not be read afterwards.
     """
     if call.counted or answer.state != "pending" or answer.outage is not None:
         return False
@@ -196,10 +194,11 @@ async def _too_many_wait(queue: AsyncQueue, call: AcquireCall[AsyncWaiting], ans
     call.counted = True
     if len(waiters_ahead(line, call.claim.id)) < most:
         return False
-    await _time_is_over(queue, call, None, True)
-    line = await queue.look(call.claim.spec.key)
-    if len(waiters_ahead(line)) >= most:
-        call.crowd = line
+    with suppress(StoreError):  # the call starts again, as in any outage
+        await _time_is_over(queue, call, None, True)
+        line = await queue.look(call.claim.spec.key)
+        if len(waiters_ahead(line)) >= most:
+            call.crowd = line
     return True
 
 

@@ -10,6 +10,7 @@ Times are compared only by `rt.before`, and the state is only in locals and slot
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import cast
 
 from interlock.core._sync.protocols import Queue, Runtime, Waiting
@@ -184,9 +185,6 @@ def _too_many_wait(queue: Queue, call: AcquireCall[Waiting], answer: EnterResult
     The others may have been withdrawn for the same reason, so that nobody waits any more.  Therefore the line is
     counted again after the withdrawal, and `call.crowd` is set only if it is still too long: the last caller that is
     withdrawn finds waiters that stay, or starts again.
-
-    Raises:
-        StoreError: the claim could not be withdrawn, or the line could not be read afterwards.
     """
     if call.counted or answer.state != "pending" or answer.outage is not None:
         return False
@@ -197,10 +195,11 @@ def _too_many_wait(queue: Queue, call: AcquireCall[Waiting], answer: EnterResult
     call.counted = True
     if len(waiters_ahead(line, call.claim.id)) < most:
         return False
-    _time_is_over(queue, call, None, True)
-    line = queue.look(call.claim.spec.key)
-    if len(waiters_ahead(line)) >= most:
-        call.crowd = line
+    with suppress(StoreError):  # the call starts again, as in any outage
+        _time_is_over(queue, call, None, True)
+        line = queue.look(call.claim.spec.key)
+        if len(waiters_ahead(line)) >= most:
+            call.crowd = line
     return True
 
 

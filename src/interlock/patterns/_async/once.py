@@ -205,6 +205,8 @@ class AsyncOnce(rt.AsyncWrongWith, Generic[S]):
         return self._enter(call_site())
 
     async def _enter(self, site: CallSite) -> AsyncRun:
+        if callable(self._payload):
+            raise InvalidArgument("A block has no arguments for the function payload=. Pass the payload itself.")
         run = await self._begin(self.name)
         try:
             self._acquired.note(site, run, rt.caller())

@@ -206,6 +206,8 @@ class Once(rt.WrongWith, Generic[S]):
         return self._enter(call_site())
 
     def _enter(self, site: CallSite) -> Run:
+        if callable(self._payload):
+            raise InvalidArgument("A block has no arguments for the function payload=. Pass the payload itself.")
         run = self._begin(self.name)
         try:
             self._acquired.note(site, run, rt.caller())

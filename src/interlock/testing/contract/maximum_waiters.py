@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from interlock.core.claims import LockSpec
-from interlock.core.errors import Busy, InvalidArgument, LockTimeout
+from interlock.core.errors import Busy, InvalidArgument, LockTimeout, StoreError
 from interlock.testing.actors import Actor
 from interlock.testing.contract.fixtures import needs
 from interlock.testing.faults import Around, Counting
@@ -101,6 +101,37 @@ def test_who_withdrew_for_one_that_is_gone_waits_again(
     eventually(lambda: not store.stale and len(world.waiters()) == 1)
     ann.do(grant.release)
     bob.do(waits.result(20).release)
+
+
+class Away(Around):
+    """Refuses the first step of one kind after the first withdrawal has begun."""
+
+    step = ""
+    begun = done = False
+
+    def before(self, step: str, args: Any) -> Any:
+        self.begun |= step == "leave"
+        if self.begun and step == self.step and not self.done:
+            self.done = True
+            raise StoreError("The store is away, by order of the test.")
+        return args
+
+
+@needs("waiters")
+@pytest.mark.parametrize("step", ["leave", "look"])
+def test_a_store_that_is_away_for_a_moment_ends_no_call(
+    world: ContractWorld, locks: Any, ann: Actor, bob: Actor, eve: Actor, step: str
+) -> None:
+    mine, store = world.connect_with(Away)
+    store.step = step
+    lock = mine.lock(world.name, max_waiters=1)
+    grant = ann.do(locks.lock(world.name).acquire)
+    waits = world.in_line(bob.start, locks.lock(world.name).acquire)
+    assert eve.do(lock.acquire) is None
+    assert store.done
+    ann.do(grant.release)
+    bob.do(waits.result(20).release)
+    world.until_free()
 
 
 @needs("waiters")
