@@ -1,11 +1,12 @@
 """The one line on the error stream."""
 
+import os
 import subprocess
 import sys
 
 import pytest
 
-from interlock.cli.exit_codes import UNAVAILABLE
+from interlock.cli.exit_codes import OUTPUT, UNAVAILABLE
 from tests.support.cli_processes import COMMAND, CliRunner
 
 
@@ -37,3 +38,68 @@ def test_a_thread_that_still_writes_lets_the_command_end() -> None:
             command.wait(1.0)
         assert (begin + command.stderr.read()).count("waiting") == 100_000
         assert command.wait() == 0
+
+
+def test_an_output_that_refuses_the_text_is_an_error(run_cli: CliRunner) -> None:
+    """An eventfd takes eight bytes: EINVAL, which on Windows says that nobody reads."""
+    output = os.eventfd(0)
+    try:
+        done = subprocess.run(
+            [*COMMAND, "doctor", "--store", run_cli.folder.as_uri()], stdout=output, stderr=subprocess.PIPE, text=True
+        )
+    finally:
+        os.close(output)
+    assert done.returncode == OUTPUT
+    assert "Cannot write the output" in done.stderr
+
+
+A_CHILD_IS_FORKED = """
+import os, sys, threading
+from interlock.cli.exit_codes import say
+threading.Thread(target=say, args=("waiting " * 100_000,), daemon=True).start()
+sys.stdin.readline()
+child = os.fork()
+if child == 0:
+    os.dup2(1, 2)
+    say("the child")
+    os._exit(0)
+os.waitpid(child, 0)
+print("ended", flush=True)
+"""
+
+
+def test_a_child_forked_while_a_thread_writes_can_write() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-W", "ignore", "-c", A_CHILD_IS_FORKED],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    ) as command:  # fmt: skip
+        assert command.stdin is not None
+        assert command.stdout is not None
+        assert command.stderr is not None
+        command.stderr.read(1)  # the thread writes
+        command.stdin.close()
+        assert "the child" in command.stdout.readline()
+        assert command.stdout.readline() == "ended\n"
+        command.stderr.read()
+
+
+AN_EXIT_WAITS_FOR_A_THREAD = """
+import atexit, threading
+ends = threading.Event()
+def work():
+    ends.wait()
+    say("too late")
+thread = threading.Thread(target=work, daemon=True)
+thread.start()
+def wait():
+    ends.set()
+    thread.join()
+atexit.register(wait)
+from interlock.cli.exit_codes import say  # its own part of the exit comes first
+"""
+
+
+def test_a_program_whose_exit_waits_for_a_thread_ends() -> None:
+    words = [sys.executable, "-c", AN_EXIT_WAITS_FOR_A_THREAD]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=30)
+    assert (done.returncode, done.stderr) == (0, "")

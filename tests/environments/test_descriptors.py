@@ -1,7 +1,10 @@
 """A program becomes a daemon: it closes all descriptors, and its own files and sockets get their numbers."""
 
+import errno
+
 import pytest
 
+from interlock.runtime.process import sockets_are_descriptors
 from tests.environments.conftest import Run
 
 PLAY = """
@@ -96,3 +99,17 @@ def test_tasks_leave_reused_descriptors_alone(url: str, run: Run) -> None:
     if url.startswith("etcd"):
         pytest.skip("httpx leaves its sockets to asyncio, which closes their numbers: connect after they were closed")
     assert run(TASKS, url, PYTHONWARNINGS="ignore").splitlines() == ["False", "False", "0 0", "False", "False", "0 0"]
+
+
+def test_a_program_that_may_use_unix_sockets_only_has_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As under systemd's RestrictAddressFamilies=AF_UNIX."""
+
+    def refuse() -> None:
+        raise OSError(errno.EAFNOSUPPORT, "Address family not supported by protocol")
+
+    sockets_are_descriptors.cache_clear()
+    monkeypatch.setattr("socket.socket", refuse)
+    try:
+        assert sockets_are_descriptors()
+    finally:
+        sockets_are_descriptors.cache_clear()

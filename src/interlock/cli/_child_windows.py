@@ -252,7 +252,8 @@ class Job:
         try:
             checked(self._system.AssignProcessToJobObject(self._handle, process))
             # Popen has closed the handle of the thread, which the documented ResumeThread needs.
-            library("ntdll").NtResumeProcess(process)
+            if library("ntdll").NtResumeProcess(process):  # a status that is not 0
+                raise OSError(errno.EIO, "the suspended process cannot run")
         finally:
             self._system.CloseHandle(process)
 

@@ -4,7 +4,9 @@ import atexit
 import io
 import sys
 from contextlib import suppress
-from threading import RLock
+from threading import RLock, current_thread, main_thread
+
+from interlock.runtime.process import in_forked_child
 
 CONFLICT = 1  # the lock could not be acquired, unless -E says otherwise; evict: no claim was removed
 NO_READER = 1
@@ -16,7 +18,7 @@ STORE = 75
 BY_SIGNAL = 128  # and the number of the signal
 
 _writing = RLock()
-atexit.register(_writing.acquire)  # never released: Python aborts if a daemon thread writes while Python ends
+_ends = False
 
 
 def say(text: str) -> None:
@@ -25,11 +27,29 @@ def say(text: str) -> None:
     The line is one call of `write`, because threads of the library write too, and `print` writes in several calls.
     """
     with _writing:
+        if _ends and current_thread() is not main_thread():
+            return
         try:
             sys.stderr.write(f"interlock: {one_line(text)}\n")
             sys.stderr.flush()
         except (AttributeError, OSError, ValueError):  # AttributeError if `sys.stderr` is None
             drop_unwritten("stderr")
+
+
+def _silence_threads() -> None:
+    """Let no other thread write from now on: Python aborts if a daemon thread writes while Python ends."""
+    global _ends
+    with _writing:
+        _ends = True
+
+
+def _start_afresh() -> None:
+    global _writing
+    _writing = RLock()  # another thread of the parent may have held it
+
+
+atexit.register(_silence_threads)
+in_forked_child(_start_afresh)
 
 
 def drop_unwritten(name: str) -> None:

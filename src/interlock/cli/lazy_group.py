@@ -2,6 +2,7 @@
 
 import errno
 import os
+import sys
 from collections.abc import Sequence
 from importlib import import_module
 
@@ -58,7 +59,7 @@ def main(arguments: Sequence[str]) -> int:
         return store_failed(error)
     except OSError as error:
         drop_unwritten("stdout")
-        if error.errno == errno.EINVAL and error.filename is None:
+        if sys.platform == "win32" and error.errno == errno.EINVAL and error.filename is None:
             return NO_READER  # Windows' error for an output without a reader: silent, like EPIPE, which click handles
         return fail(OUTPUT, f"Cannot write the output or use a file: {error.strerror or error}.")
     return int(status or 0)

@@ -87,7 +87,11 @@ def sockets_are_descriptors() -> bool:
     """
     from socket import socket  # slow to load, and already loaded with any connection
 
-    with socket() as probe:
+    try:
+        probe = socket()
+    except OSError:  # no descriptor is left, or only Unix sockets are allowed
+        return os.name == "posix"
+    with probe:
         try:
             return S_ISSOCK(fstat(probe.fileno()).st_mode)
         except OSError:

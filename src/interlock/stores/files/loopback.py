@@ -17,7 +17,7 @@ from weakref import ref
 from interlock.core.failures import closed
 from interlock.core.line import QueuedClaim
 from interlock.runtime import clock, log
-from interlock.runtime.host_notifier import LOOPBACK, neighbours
+from interlock.runtime.host_notifier import LOOPBACK, PASSING, neighbours
 from interlock.stores.files.liveness import Liveness
 from interlock.stores.files.wakeups import FileWaiter, Wakeups
 
@@ -115,7 +115,7 @@ class DeathWatch:
             else:
                 bell.sendto(b"", bell.getsockname())
         except (OSError, RuntimeError) as error:  # loopback is blocked; no thread
-            self._blocked = True
+            self._blocked = isinstance(error, OSError) and error.errno not in PASSING
             log.warn("Cannot watch other processes; waiters will poll: %s", error)
             if bell is not None and self._bell is bell:
                 self._bell = None
