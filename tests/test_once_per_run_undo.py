@@ -25,9 +25,9 @@ def note(word):
     with LOG.open("a") as file:
         print(word, WORKER, file=file)
 
-def until(word):
+def until(word, times=1):
     end = time.monotonic() + 60
-    while word not in LOG.read_text().split() and time.monotonic() < end:
+    while LOG.read_text().split().count(word) < times and time.monotonic() < end:
         time.sleep(0.01)
 
 def make():
@@ -47,7 +47,10 @@ def pytest_sessionfinish():
 
 @pytest.fixture(scope="session")
 def database(once_per_run):
-    yield once_per_run("database", make, undo=drop)
+    made = once_per_run("database", make, undo=drop)
+    note("got")
+    until("got", int(os.environ.get("WORKERS", 0)))  # none ends before another begins
+    yield made
     note("used")
 """
 ALL_USE_IT = """
@@ -106,7 +109,7 @@ def words_of(log: list[str], *wanted: str) -> list[str]:
 
 @pytest.mark.parametrize("workers", ["0", "3"])
 def test_what_all_workers_use_is_made_once_and_undone_once(tmp_path: Path, workers: str) -> None:
-    printed, log = run(tmp_path, ALL_USE_IT, "-n", workers)
+    printed, log = run(tmp_path, ALL_USE_IT, "-n", workers, WORKERS="1" if workers == "0" else workers)
     assert "8 passed" in printed
     words = words_of(log, "make", "undo", "used", "wrong")
     assert words == ["make", *["used"] * (len(words) - 2), "undo"]
@@ -121,7 +124,7 @@ def test_a_killed_worker_leaves_the_undo_to_another(tmp_path: Path, killed: str,
 
 
 def test_a_worker_killed_in_its_undo_is_followed_by_another(tmp_path: Path) -> None:
-    _, log = run(tmp_path, ALL_USE_IT, "-n", "2", "--max-worker-restart=0", KILLED_IN_UNDO="yes")
+    _, log = run(tmp_path, ALL_USE_IT, "-n", "2", "--max-worker-restart=0", KILLED_IN_UNDO="yes", WORKERS="2")
     assert words_of(log, "make", "undo", "wrong") == ["make", "undo", "undo"]
     assert len({line for line in log if line.startswith("undo")}) == 2
 
@@ -135,7 +138,7 @@ def test_a_failed_undo_is_an_error_of_the_run(tmp_path: Path) -> None:
 def test_each_run_on_one_store_makes_and_undoes_its_own(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'locks.db'}"
     for _ in range(2):
-        printed, log = run(tmp_path, ALL_USE_IT, "-n", "2", conftest=CONFTEST + STORE, STORE=url)
+        printed, log = run(tmp_path, ALL_USE_IT, "-n", "2", conftest=CONFTEST + STORE, STORE=url, WORKERS="2")
         assert "8 passed" in printed
         assert words_of(log, "make", "undo", "wrong") == ["make", "undo"]
     with connect(url) as locks:
