@@ -90,6 +90,7 @@ def test_a_run_does_not_wait_behind_many_others(run_cli: CliRunner, kind: list[s
         waiting = run_cli.start(*words)
         run_cli.wait_for(1, "pending")
         assert run_cli.run(*words) == (9, "", "")
+        assert "1 or more others are already waiting" in run_cli.run("run", "-v", *words[1:])[2]
     assert waiting.ended() == (0, "ran\n", "")
 
 

@@ -295,7 +295,7 @@ def test_a_folder_without_a_token_is_named(folder: Path, monkeypatch: pytest.Mon
     assert swap(client) == 1
     (token,) = (folder / "=" / "=book").glob("t.*")
     token.unlink()
-    with pytest.raises(StoreError, match="=book cannot be used: it shows no version"):
+    with pytest.raises(StoreError, match=r"=book cannot be used: its listing shows no current version\. Retry"):
         lines(folder).load(KEY)
 
 

@@ -1,9 +1,9 @@
 """The process of the command, and the signals of the console, on Windows.
 
-The command is in a job that ends with this process, and so is every process that the command starts: no command runs
-without its lock after interlock was killed.  At the usual end of the command the job releases what the command has
-left running.  Only the command is in the job: with this process in it, what is left running would end with the
-launcher `interlock.exe`, which ends the processes of its own job unless these are in no other.
+The command and every process that it starts are in a job.  When interlock dies, Windows ends every process in the
+job, so no command runs without its lock.  When the command ends normally, its background processes leave the job and
+continue.  interlock itself is not in the job, because otherwise the background processes would end with the launcher
+`interlock.exe`, which ends the processes of its own job unless they are in no other.
 
 The command has a process group of its own, because only a whole group can be asked to end, by CTRL_BREAK_EVENT; such
 a group does not receive the Ctrl-C of the console.

@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple, Protocol
 
 from interlock.cli.exit_codes import BY_SIGNAL
 
-INSIST_AFTER = 1.0  # seconds after which a second signal ends what the first one did not
+INSIST_AFTER = 1.0  # seconds after which a second signal ends a wait for a store that does not reply
 
 
 class SignalEvent(NamedTuple):

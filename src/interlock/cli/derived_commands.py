@@ -18,7 +18,9 @@ from interlock.cli.run import Run, command_argument, refuse_memory, token_of
 @click.option("--keep", type=Duration(), required=True, help="How long a completed run is remembered: 10m, 2h, 1d.")
 @click.option("-w", "--wait", type=Duration(), help="Wait at most this long for another run to end; 0 does not wait.")
 @click.option(
-    "--ttl", type=Duration(), help="Length of the lease; it is renewed while the command runs. Default: 30s."
+    "--ttl",
+    type=Duration(),
+    help="Length of the lease; it is renewed while the command runs. Default: 30s, on share:// 60s.",
 )
 @store_option
 @namespace_option
@@ -41,7 +43,7 @@ def once(keep: float, **given: Any) -> int:
 @click.option(
     "--ttl",
     type=Duration(),
-    help="Length of the lease: if this machine crashes, another leads after this time. Default: 30s.",
+    help="Lease: if this machine crashes, another leads after this time. Default: 30s, on share:// 60s.",
 )
 @click.option(
     "--grace", type=Duration(), default=5.0, help="Time from TERM to KILL when the lead is lost. Default: 5s."
@@ -64,7 +66,9 @@ def lead(**given: Any) -> int:
 
 
 @click.command()
-@click.option("--ttl", type=Duration(), help="Length of the lease; only renew extends it. Default: 30s.")
+@click.option(
+    "--ttl", type=Duration(), help="Length of the lease; only renew extends it. Default: 30s, on share:// 60s."
+)
 @click.option("-w", "--wait", type=Duration(), help="Wait at most this long; 0 does not wait.")
 @click.option("--label", metavar="TEXT", help="Text for this claim in ls and show.")
 @store_option

@@ -100,7 +100,7 @@ def token_of(text: str, store: str | None) -> tuple[str, Token, str | None]:
 @click.option("-n", "--nb", "--nonblock", "nonblock", is_flag=True, help="Do not wait for the lock.")
 @click.option("-w", "--wait", type=Duration(), help="Wait at most SEC seconds for the lock; 0 means -n.")
 @click.option(
-    "--max-waiters", metavar="N", type=click.IntRange(1), help="Do not wait for the lock if N others wait already."
+    "--max-waiters", metavar="N", type=click.IntRange(1), help="Do not wait if N others are already waiting."
 )
 @click.option(
     "--timeout", type=Duration(), help="Stop the command after SEC seconds: TERM, then KILL. The exit status is 124."
@@ -121,7 +121,7 @@ def token_of(text: str, store: str | None) -> tuple[str, Token, str | None]:
     type=click.IntRange(0, 255),
     default=1,
     show_default=True,
-    help="Exit with CODE if the lock cannot be acquired in time.",
+    help="Exit with CODE if the lock was not acquired (-n, -w, --max-waiters).",
 )
 @click.option(
     "-c",
@@ -150,7 +150,7 @@ def token_of(text: str, store: str | None) -> tuple[str, Token, str | None]:
 @click.option(
     "--ttl",
     type=Duration(),
-    help="Length of the lease in seconds; it is renewed while the command runs. Default: 30.",
+    help="Length of the lease in seconds; it is renewed while the command runs. Default: 30, on share:// 60.",
 )
 @store_option
 @namespace_option
@@ -182,11 +182,12 @@ def run(command: tuple[str, ...], exclusive: bool, nonblock: bool, shell: str | 
     with the first word after NAME that is not an option; -c 'SHELL COMMAND' replaces it.
 
     Exit status: that of COMMAND; 128+n if signal n ended COMMAND or the wait; 1 (or -E) if the lock could not be
-    acquired in time, or --max-waiters others wait; 124 if --timeout stopped COMMAND; 64 usage error; 69 COMMAND was
-    not found or is not executable; 70 the lock was lost and COMMAND was stopped; 75 store unavailable or unsuitable.
+    acquired in time, or if the limit of --max-waiters was reached; 124 if --timeout stopped COMMAND; 64 usage error;
+    69 COMMAND was not found or is not executable; 70 the lock was lost and COMMAND was stopped; 75 store unavailable
+    or unsuitable.
 
-    On Windows, COMMAND gets CTRL_BREAK_EVENT instead of TERM and of Ctrl-C; instead of KILL, it is ended with all
-    processes that it has started.
+    On Windows, interlock sends CTRL_BREAK_EVENT instead of TERM and Ctrl-C. Instead of KILL, it terminates COMMAND
+    and every process that COMMAND started.
     """
     chosen = (
         ("-s", given["shared"]), ("-x", exclusive), ("--permits", given["permits"]), ("--attach", given["attach"]),
@@ -203,7 +204,7 @@ def run(command: tuple[str, ...], exclusive: bool, nonblock: bool, shell: str | 
         (nonblock and given["wait"], "-n and -w contradict each other. Give one of them."),
         (
             given["max_waiters"] and given["attach"],
-            "--max-waiters and --attach contradict each other: a token's lock has no waiters ahead of it. Omit one.",
+            "--max-waiters cannot be combined with --attach: a token's lock is already held. Omit one of them.",
         ),
         (
             shell is not None and command,

@@ -36,7 +36,7 @@ class Order(NamedTuple):
         command: the words of the command.
         shared, permits, units: the kind of lock; exclusive unless one of the first two is given.
         wait: seconds to wait at most; None for no limit, 0 for one try.
-        max_waiters: the number of waiters with which the run does not wait; None for no limit.
+        max_waiters: do not wait if this many others are already waiting; None for no limit.
         conflict: the exit status if the lock could not be acquired.
         ttl: seconds of lease; None for the default.
         grace: seconds from TERM to KILL when the lock is lost.
@@ -236,7 +236,7 @@ class GuardedRun:
             self._report(f"{self._name} has already completed.")
             return 0
         if grant is None:
-            self._report(f"Could not acquire {self._name} within {obtained - started:.3f} s: others hold it or wait.")
+            self._report(self._not_acquired(obtained - started))
             return order.conflict
         self._grant = grant
         self._signals.wait_is_over()
@@ -255,6 +255,12 @@ class GuardedRun:
             self._report(f"Released {self._name} after {time.monotonic() - obtained:.3f} s, exit status {status}.")
             return status
         return LOCK_LOST
+
+    def _not_acquired(self, waited: float) -> str:
+        most, wait = self._order.max_waiters, self._order.wait
+        if most is not None and (wait is None or waited < wait):
+            return f"Did not wait for {self._name}: {most} or more others are already waiting."
+        return f"Could not acquire {self._name} within {waited:.3f} s: others hold the lock or are ahead in the line."
 
     def _run_command(self, grant: Grant) -> int:
         child = self._child

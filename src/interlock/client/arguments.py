@@ -27,7 +27,7 @@ class AcquireOptions(NamedTuple):
         at_most: maximum hold time in seconds despite renewals; infinite for no limit.
         on_wanted: called with the grant when another claim begins to wait.
         items: the items of the slots, in order.
-        max_waiters: the number of waiters ahead with which the caller does not wait; None for no limit.
+        max_waiters: do not wait if this many others are already waiting; None for no limit.
         check_line: called with the claims of the name each time that a claim begins to wait; raises to end the
             wait.
     """

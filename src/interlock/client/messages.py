@@ -52,21 +52,23 @@ def time_is_over(
     )
 
 
-def too_many_wait(spec: LockSpec, seconds: float | None, line: Sequence[ClaimView]) -> Busy:
+def too_many_wait(spec: LockSpec, seconds: float | None, line: Sequence[ClaimView], most: int | None) -> Busy:
     """Return the error for a caller that found too many waiters.
 
     Args:
         spec: the lock.
         seconds: the time limit.
         line: the claims in order.
+        most: the limit of the caller.
     """
     name = name_of(spec.key)
     holders = [view for view in line if view.state == USING]
     waiters = len(waiters_ahead(line))
-    who = _held_by(holders) if holders else "It is being handed over."
+    others = "1 other is" if waiters == 1 else f"{waiters} others are"
+    who = _held_by(holders) if holders else "The lock is being handed over."
     return Busy(
-        f"Did not wait for lock {name!r}: {waiters} already wait, which is all that max_waiters allows. {who} "
-        "Retry later, or allow more waiters (max_waiters=).",
+        f"Did not wait for lock {name!r}: {others} already waiting (max_waiters={most}). {who} "
+        "Retry later, or raise max_waiters.",
         name=name,
         timeout=seconds,
         holders=holders,
@@ -75,8 +77,12 @@ def too_many_wait(spec: LockSpec, seconds: float | None, line: Sequence[ClaimVie
 
 
 def _held_by(holders: Sequence[ClaimView]) -> str:
-    who = " and ".join(_who(each) for each in holders[:2])
-    return who + (f" and {len(holders) - 2} more" if len(holders) > 2 else "") + " holds it."
+    if len(holders) == 1:
+        return f"{_who(holders[0])} holds it."
+    first, second = (_who(each) for each in holders[:2])
+    if len(holders) == 2:
+        return f"{first} and {second} hold it."
+    return f"{first}, {second} and {len(holders) - 2} more hold it."
 
 
 def _who(view: ClaimView) -> str:

@@ -130,7 +130,7 @@ class AcquireCall(Generic[W_co]):
     in line, `on_queued` is called with this object (`queued` is the latest such claim), and `check_line` with the
     claims of the name; `check_line` can raise.  The client calls `on_left` with each claim that it gives up and that
     may be in the line.  `done` is True for a claim of `once` that came too late.  With `max_waiters`, the call ends
-    if so many waiters are ahead of its claim; `crowd` is then the line.
+    if this many waiters are ahead of its claim; `full_line` is then the line.
 
     The state between two requests: `moment` is the time before the next request, `sent` the time before the last one
     in which the store took part, from which the lease counts; `in_line` is True if the claim is known to be in the
@@ -141,9 +141,9 @@ class AcquireCall(Generic[W_co]):
     """
 
     __slots__ = (
-        "check_line", "claim", "closed", "counted", "crowd", "deadline", "done", "entered", "first_answer", "granted",
-        "in_line", "left_behind", "max_waiters", "may_queue", "moment", "now", "on_left", "on_queued", "queued",
-        "sent", "started", "unanswered", "unavailable_since", "uncertain", "waiter",
+        "check_line", "claim", "closed", "counted", "deadline", "done", "entered", "first_answer", "full_line",
+        "granted", "in_line", "left_behind", "max_waiters", "may_queue", "moment", "now", "on_left", "on_queued",
+        "queued", "sent", "started", "unanswered", "unavailable_since", "uncertain", "waiter",
     )  # fmt: skip
 
     def __init__(
@@ -176,7 +176,7 @@ class AcquireCall(Generic[W_co]):
         self.unavailable_since: float | None = None
         self.left_behind: StoreError | None = None
         self.max_waiters: int | None = None
-        self.crowd: list[ClaimView] | None = None
+        self.full_line: list[ClaimView] | None = None
         self.counted = False
 
     def give_up(self) -> None:

@@ -1,8 +1,8 @@
 """The payload of a run of `once`, of which the store keeps only a keyed digest.
 
 Follows the section about fingerprints of draft-ietf-httpapi-idempotency-key-header.  The digest (BLAKE2b, RFC 7693)
-is keyed by the name of the run, so that equal payloads of two names can't be recognized.  It stands in the value of
-the record, and at the beginning of the label of the running claim.
+is keyed by the name of the run, so that equal payloads of two names can't be recognized.  The digest is stored in the
+value of the record, and at the beginning of the label of the running claim.
 """
 
 import json

@@ -39,7 +39,7 @@ _SOMEBODY = 65534  # the user id of unknown users in a user namespace
 
 
 class UnixDatagrams:
-    """Datagrams on Unix sockets with abstract names; the kernel says who sent them."""
+    """Datagrams on Unix sockets with abstract names; the kernel identifies the sender."""
 
     trustworthy = True
 
@@ -86,7 +86,7 @@ class UnixDatagrams:
 
 
 class LoopbackDatagrams:
-    """Datagrams over the loopback interface; nothing says who sent them, so they are only hints."""
+    """Datagrams over the loopback interface; nothing identifies the sender, so they are only hints."""
 
     trustworthy = False
 

@@ -89,7 +89,11 @@ def _findings(
     checks = [Check("race", "fail" if two else "ok", f"{summary}. {USE}" if two else summary)]
     if overwritten:
         checks.append(
-            Check("what is there", "fail", f"The object differs from the winner's write {overwritten} times. {USE}")
+            Check(
+                "stored content",
+                "fail",
+                f"In {overwritten} rounds the object did not contain the winner's write. {USE}",
+            )
         )
     if winners[0]:
         checks.append(Check("no winner", "warn", "Some rounds had no winner. This is safe, but waiters wait longer."))

@@ -118,8 +118,8 @@ class OncePerRun:
         if self._locks.is_done(_undoing(name)):
             if undo is None:
                 raise LockError(
-                    f"A worker was killed while it undid {name!r}. Pass undo= in each call of once_per_run, so that "
-                    f"the next worker can undo it and make it again."
+                    f"A worker was killed during undo of {name!r}. Pass undo= in every call of once_per_run for "
+                    f"{name!r}, so that another worker can finish the undo."
                 )
             self._undo(name, undo)
 

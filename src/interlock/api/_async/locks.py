@@ -118,7 +118,8 @@ class AsyncLocks(Same):
                 default ttl is extended to this time, so that it is kept even if the process dies.
             at_most: maximum hold time in seconds, after which the lock is lost despite renewals; None for no limit.
             on_wanted: called with the grant when another claim begins to wait, by the next renewal at the latest.
-            max_waiters: do not wait if so many others wait already: `acquire` returns None, `async with` raises Busy.
+            max_waiters: do not wait if this many others are already waiting: `acquire` returns None, `async with`
+                raises Busy.
 
         Raises:
             InvalidArgument: an argument is out of range.

@@ -163,8 +163,8 @@ class Client(BaseClient):
                 if held is None or call.queued is not None:
                     self._emit_waited(state, id, call, held)
             if held is None:
-                if call is not None and call.crowd is not None:
-                    raise too_many_wait(spec, seconds, call.crowd)
+                if call is not None and call.full_line is not None:
+                    raise too_many_wait(spec, seconds, call.full_line, call.max_waiters)
                 return None
             grant = Grant(held, self, state.watchdog, owner, options)
             state.watchdog.add(grant)

@@ -149,7 +149,7 @@ def _start_afresh(rt: Runtime, call: AcquireCall[Waiting], answer: EnterResult) 
 def _wait(rt: Runtime, queue: Queue, call: AcquireCall[Waiting], answer: EnterResult) -> bool:
     """Wait for a hand-over or the next poll; return False if no time is left, or too many others wait."""
     if call.max_waiters is not None and _too_many_wait(queue, call, answer, call.max_waiters):
-        return call.crowd is None and _start_afresh(rt, call, answer)
+        return call.full_line is None and _start_afresh(rt, call, answer)
     if answer.state == "pending" and not call.in_line:
         call.in_line = True
         if call.may_queue and call.on_queued is not None:
@@ -182,9 +182,9 @@ def _wait(rt: Runtime, queue: Queue, call: AcquireCall[Waiting], answer: EnterRe
 def _too_many_wait(queue: Queue, call: AcquireCall[Waiting], answer: EnterResult, most: int) -> bool:
     """Withdraw the claim if `most` others wait ahead of it; return True then.
 
-    The others may have been withdrawn for the same reason, so that nobody waits any more.  Therefore the line is
-    counted again after the withdrawal, and `call.crowd` is set only if it is still too long: the last caller that is
-    withdrawn finds waiters that stay, or starts again.
+    The others may have been withdrawn for the same reason, so that nobody waits any more.  Therefore the waiters are
+    counted again after the withdrawal.  If there are still too many, `call.full_line` is the line and the caller is
+    refused; otherwise the caller enters the line again.  So callers that arrive together can't all be refused.
     """
     if call.counted or answer.state != "pending" or answer.outage is not None:
         return False
@@ -199,7 +199,7 @@ def _too_many_wait(queue: Queue, call: AcquireCall[Waiting], answer: EnterResult
         _time_is_over(queue, call, None, True)
         line = queue.look(call.claim.spec.key)
         if len(waiters_ahead(line)) >= most:
-            call.crowd = line
+            call.full_line = line
     return True
 
 

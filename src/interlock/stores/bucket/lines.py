@@ -322,7 +322,10 @@ class BucketLines(SwapStore[dict[str, str]]):
         return [
             Check("server", "ok", f"A write takes {took * 1000:.1f} ms."),
             Check(
-                "clock", "ok", f"Known to {slack:.2f} s. Leases of others count as expired {2 * slack:.2f} s late."
+                "clock",
+                "ok",
+                f"The bucket's clock is known to within {slack:.2f} s. interlock waits {2 * slack:.2f} s longer "
+                "before it treats another process's lease as expired.",
             ),
             STALE_IS_WRITTEN if wrong else Check("conditional writes", "ok", "The server refused a stale write."),
         ]

@@ -157,7 +157,10 @@ class DynamoLines(SwapStore[str]):
         return [
             Check("server", "ok", f"A write takes {took * 1000:.1f} ms."),
             Check(
-                "clock", "ok", f"Known to {slack:.2f} s. Leases of others count as expired {2 * slack:.2f} s late."
+                "clock",
+                "ok",
+                f"DynamoDB's clock is known to within {slack:.2f} s. interlock waits {2 * slack:.2f} s longer "
+                "before it treats another process's lease as expired.",
             ),
             Check("conditional writes", "fail", "The server accepted a stale write. Do not use this store.")
             if wrong
@@ -171,8 +174,16 @@ class DynamoLines(SwapStore[str]):
         except StoreError as error:
             return Check("unused names", "warn", str(error))
         if about["TimeToLiveStatus"] in ("ENABLED", "ENABLING") and about.get("AttributeName") == EXPIRES:
-            return Check("unused names", "ok", "DynamoDB deletes them after a day.")
-        return Check("unused names", "warn", f"They stay. Enable time to live for the attribute {EXPIRES!r}.")
+            return Check(
+                "unused names",
+                "ok",
+                "DynamoDB deletes the items of unused names, usually some days after the last use.",
+            )
+        return Check(
+            "unused names",
+            "warn",
+            f"The items of unused names are never deleted. Enable time to live for the attribute {EXPIRES!r}.",
+        )
 
     def close(self) -> None:
         """Close all connections."""

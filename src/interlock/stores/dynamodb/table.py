@@ -1,7 +1,7 @@
 """Requests to a table of DynamoDB, with their retries and errors.
 
 botocore must not repeat a request: if a reply to a write was lost, the repeated write fails on its own first attempt.
-Only what DynamoDB has certainly not done is repeated, here: throttled requests.
+interlock repeats only requests that changed nothing: throttled requests and, once, a read whose connection ended.
 """
 
 import encodings.idna  # noqa: F401  # the first connection would import it
@@ -60,7 +60,10 @@ FORBIDDEN = frozenset({
 SKEWED = ("Signature expired", "Signature not yet current")
 LOST = (ChecksumError, HTTPClientError, IncompleteReadError, ResponseParserError, SSLError)
 """Errors after which DynamoDB may have performed the request."""
-TO_CREATE = "Create it (see the page of this store), or remove ?create=false."
+TO_CREATE = (
+    "Create it (aws dynamodb create-table --table-name NAME --billing-mode PAY_PER_REQUEST --attribute-definitions "
+    f"AttributeName={KEY},AttributeType=S --key-schema AttributeName={KEY},KeyType=HASH), or remove ?create=false."
+)
 CREDENTIALS = "Set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or run on a machine with a role."
 
 Item: TypeAlias = Mapping[str, Mapping[str, str]]
@@ -136,7 +139,10 @@ class DynamoTable:
         if self.clock.age > STALE:
             self.read("~clock", False)
             if self.clock.age > STALE:
-                raise StoreError(f"{self.where} replies without a Date. Its clock, by which leases end, is unknown.")
+                raise StoreError(
+                    f"{self.where} sends replies without a Date header, so leases cannot be timed. Check the "
+                    "proxy or endpoint."
+                )
         return self.clock
 
     def read(self, key: str, consistent: bool = True) -> Item:
@@ -189,7 +195,9 @@ class DynamoTable:
             UnknownOutcome: there was no reply.
         """
         deadline, pause = clock.now() + min(self._timeout, PATIENCE), FIRST_PAUSE
-        again = operation != "update_item"  # the connection may have ended, so all but writes are sent once more
+        again = (
+            operation != "update_item"
+        )  # once, if the connection ended: a repeated write could fail on its own first
         while True:
             try:
                 if not self._checked:
@@ -274,7 +282,9 @@ class DynamoTable:
             if not table["TableStatus"]:
                 created |= self._created()
             if clock.now() > until:
-                raise TransientRefusal(f"{self.where} is not ready after {CREATION_LIMIT:g} s. Look at the console.")
+                raise TransientRefusal(
+                    f"{self.where} is not ready after {CREATION_LIMIT:g} s. Check the table in the AWS console."
+                )
             sleep(CREATION_PAUSE)
         if table.get("Replicas") or table.get("GlobalTableVersion") == "2017.11.29":
             raise StoreError(
@@ -282,7 +292,7 @@ class DynamoTable:
             )
         if table["KeySchema"] != [{"AttributeName": KEY, "KeyType": "HASH"}]:
             raise StoreError(
-                f"{self.where} has other keys than {KEY!r}, so it is not a table for locks. Use another."
+                f"{self.where} has a different key schema (expected one string key, {KEY!r}). Use a separate table."
             )
         self._checked = True
         if created:

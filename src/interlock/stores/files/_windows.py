@@ -43,12 +43,12 @@ SHORT_NAME = windows_paths.SHORT_NAME
 LOCAL: Set[str] = {"NTFS", "ReFS"}
 ADVICE: Mapping[int, str] = {
     errno.EMFILE: "This process has too many open files. Close some.",
-    errno.EACCES: "Another program has the file for itself (a virus scanner, an indexer), or this user lacks the "
-    "right. Exclude the folder from scanners, or change its access list (icacls).",
+    errno.EACCES: "Another program (a virus scanner, an indexer) has opened the file exclusively, or this user lacks "
+    "the right. Exclude the folder from scanners, or change its access list (icacls).",
     errno.EPERM: "This user lacks the right. Change the access list of the folder (icacls).",
 }
 LOCK_SH, LOCK_EX, LOCK_NB, LOCK_UN = 1, 2, 4, 8
-PATIENCE = 0.5  # seconds for which another program (a virus scanner, an indexer) may have a file for itself
+PATIENCE = 0.5  # seconds for which another program (a virus scanner, an indexer) may open a file exclusively
 MAX_OPEN_FILES = 8192  # of the C library
 HOME = "127.0.0.1"
 OURS = Sharing(0o700, 0, 0)
@@ -186,7 +186,7 @@ def _open(path: str, writes: bool, how: int) -> int:
         A descriptor, which child processes do not inherit.
 
     Raises:
-        OSError: it can't be opened; PermissionError if another program has it for itself.
+        OSError: it can't be opened; PermissionError if another program has opened it exclusively.
     """
     until = time.monotonic() + PATIENCE
     rights = _GENERIC_READ | (_GENERIC_WRITE if writes else 0)
@@ -324,7 +324,10 @@ def check_folder(room: Path, sharing: Sharing) -> None:
 
 def mode_in(name: str, text: str) -> int:
     """Refuse the option: Windows has no permission bits."""
-    raise InvalidArgument(f"{name}={text!r}: Windows has no modes. Omit it, and set rights of the folder (icacls).")
+    raise InvalidArgument(
+        f"{name}={text!r}: Windows has no permission bits. Omit {name}=, and set the folder's access rights with "
+        "icacls."
+    )
 
 
 def folder_path(path: str) -> str:
@@ -384,7 +387,10 @@ class _TimeOfDay(ctypes.Structure):
 
 
 def boot_id() -> str:
-    """Return the machine: its liveness files are unlocked after a restart, and no lease of it is trusted."""
+    """Return the machine id, without a boot id.
+
+    After a restart the liveness files are unlocked, and old leases are not trusted.
+    """
     return f"host {HOST}"
 
 

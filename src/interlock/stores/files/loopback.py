@@ -1,8 +1,8 @@
 """How a waiter is notified where there are no named pipes: over the loopback interface (Windows).
 
-A datagram is a hint: the waiter polls.  For the death of a process before it, a thread keeps a connection to the
-socket at which each process listens (its liveness file is named after the port) and that nobody accepts: the system
-ends the connection at the death of the process.  Where loopback is blocked, waiters poll once a second.
+A datagram is a hint: the waiter polls.  To notice the death of the process ahead, one thread keeps a TCP connection
+to the liveness port of that process, which is in the name of its liveness file.  The connection stays unaccepted and
+carries no data; the system closes it when the process dies.  If loopback is blocked, waiters poll once a second.
 """
 
 import contextlib

@@ -34,8 +34,8 @@ class ShareStore(BlockingStore):
     def __init__(self, folder: str, one_clock: bool = False, system: System | None = None) -> None:
         if os.name != "posix":
             raise StoreError(
-                "share:// needs a POSIX system: how Windows renames files on a share was not tried. Pass the URL of "
-                "a server."
+                "share:// does not support Windows: renames on a network share were not tested there. Use a server, "
+                "such as redis://."
             )
         self._folder, self._one_clock, self._system = folder, one_clock, system or System()
 

@@ -26,18 +26,27 @@ def examine(folder: SharedFolder) -> list[Check]:
         mode = os.stat(folder.path).st_mode
     except (OSError, StoreError) as error:
         return [Check("folder", "fail", str(error))]
-    advice = "" if folder.kind in TRIED else "; interlock was not tested on it: run its torture tests there first"
-    local = ". It is a disk of this machine: do the others reach it?" if folder.kind in system.LOCAL else "."
+    advice = (
+        ""
+        if folder.kind in TRIED
+        else f" interlock was not tested on {folder.kind}. Run the torture tests in this folder first."
+    )
+    local = " It is a disk of this machine: do the others reach it?" if folder.kind in system.LOCAL else ""
     caches = (
-        "can be old, so each look first writes into the folder" if folder.is_cached else "are read from the server"
+        "can come from a cache, so interlock writes into the folder before each read"
+        if folder.is_cached
+        else "are read from the server"
     )
     apart = abs(clock.awake_or_not() + folder.ahead - clock.time_of_day())
-    stamped = f"{apart:.1f} s from this machine's; so ?one_clock=true is possible if it is the server's"
-    same = "this machine's, or agrees with it"
+    stamped = (
+        f"The clock that stamps files differs from this machine's by {apart:.1f} s, so the server sets the times of "
+        "new files. ?one_clock=true is possible, unless the server delegates timestamps (NFS 4.2)."
+    )
+    same = "File times agree with this machine's clock. This does not show which machine sets them."
     return [
-        Check("mount", "warn" if advice else "ok", f"{folder.path} is on {folder.kind}{advice}{local}"),
+        Check("mount", "warn" if advice else "ok", f"{folder.path} is on {folder.kind}.{advice}{local}"),
         Check("caches", "ok", f"Listings {caches}."),
-        Check("clock", "ok", f"The clock that stamps files is {stamped if apart > SAME_CLOCK else same}."),
+        Check("clock", "ok", stamped if apart > SAME_CLOCK else same),
         Check("permissions", "warn", "Every user may remove locks. Run chmod o-w.")
         if mode & 0o002
         else Check("permissions", "ok", f"Mode {mode & 0o7777:o}."),

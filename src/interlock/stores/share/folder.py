@@ -29,6 +29,7 @@ LONGEST_NAME = 140  # characters of a file's name; some file systems allow 143
 READS_LISTINGS = machine.LOCAL | {"ceph", "fuse.glusterfs", "gpfs", "lustre", "nfs", "nfs4"}
 """File systems whose clients read a listing from the server, or revalidate it, each time that it is opened."""
 FORBIDDEN = (errno.EACCES, errno.EROFS, errno.ENOTDIR)
+OUTDATED, INCOMPLETE = "its listing shows no current version", "its lock data is incomplete"  # reasons to retry
 FILE = re.compile(r"([tdp])\.([0-9]{1,18})\.([0-9a-f]{16})")
 _ahead: dict[str, float] = {}
 """The seconds by which a server's clock is ahead of this machine's: one number for the process, since all of its
@@ -63,6 +64,8 @@ def unusable(where: str, error: OSError) -> StoreError:
     text = f"{where} cannot be used: {error.strerror}."
     if error.errno in FORBIDDEN:
         return Denied(f"{text} Every user of the locks needs all rights in the folder (mode 2770, umask 007).")
+    if error.strerror in (OUTDATED, INCOMPLETE):
+        return Unreachable(f"{text} Retry; if it persists, run `interlock doctor`.")
     return Unreachable(f"{text} Check that the file system is mounted and its server reachable.")
 
 

@@ -39,7 +39,7 @@ from interlock.runtime.host_notifier import neighbours
 from interlock.runtime.waiters import Notifier
 from interlock.storekit.compare_and_swap import MOST_SEEN, SwapSteps, SwapStore, remember
 from interlock.stores.share.checks import examine
-from interlock.stores.share.folder import SharedFolder, Token, encoded, path_of, unusable
+from interlock.stores.share.folder import INCOMPLETE, OUTDATED, SharedFolder, Token, encoded, path_of, unusable
 from interlock.stores.share.system import System
 
 HISTORY = 16  # nonces of former versions in a line
@@ -118,7 +118,7 @@ class ShareLines(SwapStore[Token]):
         """See `SwapStore.load`."""
         loaded = self._load(key)
         received = clock.awake_or_not()
-        return loaded.token, self._judged(key, loaded, received) if loaded.text else "", self._micros(received)
+        return loaded.token, self._estimated(key, loaded, received) if loaded.text else "", self._micros(received)
 
     def load_kept(self, key: str) -> tuple[str, str, int]:
         """See `SwapStore.load_kept`."""
@@ -171,7 +171,7 @@ class ShareLines(SwapStore[Token]):
             return known
         if token is None or (known.token is not None and token.number <= known.token.number):
             if known.token is None or not late:
-                raise OSError(errno.ESTALE, "it shows no version, or an old one")
+                raise OSError(errno.ESTALE, OUTDATED)
             log.warn("%s has lost its latest version: the server has lost confirmed writes.", path)
             self._known.pop(key, None)
             return self._found(key, path, late)
@@ -184,14 +184,14 @@ class ShareLines(SwapStore[Token]):
     def _read(self, key: str, path: str, token: Token) -> Loaded:
         digest, _, rest = self._folder.read(path_of(path, "d", token)).partition(b"\n")
         if sha256(rest).hexdigest().encode() != digest:
-            raise OSError(errno.ESTALE, "Its line is incomplete")
+            raise OSError(errno.ESTALE, INCOMPLETE)
         head, _, text = rest.decode().partition("\n")
         nonce, written_key, before, value = head.split(" ")
         if (nonce, unquote(written_key)) != (token.nonce, key):
             raise StoreError(f"{path} has the line of another name. Inspect it, and remove it while nobody uses it.")
         return Loaded(token, text, unquote(value), tuple(filter(None, before.split(","))))
 
-    def _judged(self, key: str, loaded: Loaded, received: float) -> str:
+    def _estimated(self, key: str, loaded: Loaded, received: float) -> str:
         """Return a line with the leases of other processes as this process has observed them.
 
         Args:
@@ -212,11 +212,11 @@ class ShareLines(SwapStore[Token]):
         return encode(line._replace(places=tuple(places)))
 
     def _ending(self, place: QueuedClaim, seen: Seen) -> QueuedClaim:
-        """Return a claim of another process with the end of its lease as this process judges."""
+        """Return a claim of another process with the end of its lease as this process estimates."""
         return place._replace(until=self._micros(seen[1]) + place.ttl + place.ttl // DRIFT)
 
     def _stored(self, key: str, before: str, text: str) -> str:
-        """Return a line in which leases that this process has only judged keep their stored ends.
+        """Return a line in which leases that this process has only estimated keep their stored ends.
 
         If this process stored its own estimates of their ends, every process would take them for renewals.
 
@@ -227,9 +227,9 @@ class ShareLines(SwapStore[Token]):
         """
         stored = {place.id: place.until for place in decode(before).places} if before else {}
         line, seen = decode(text), self._seen.get(key, {})
-        judged = {each.id for each in line.places if each.id in seen and each == self._ending(each, seen[each.id])}
+        estimated = {each.id for each in line.places if each.id in seen and each == self._ending(each, seen[each.id])}
         places = (
-            each._replace(until=stored.get(each.id, each.until)) if each.id in judged else each
+            each._replace(until=stored.get(each.id, each.until)) if each.id in estimated else each
             for each in line.places
         )
         return encode(line._replace(places=tuple(places)))

@@ -93,7 +93,7 @@ class Evicting(Around):
 def test_who_withdrew_for_one_that_is_gone_waits_again(
     world: ContractWorld, locks: Any, ann: Actor, bob: Actor
 ) -> None:
-    """Else both of two callers that withdraw for each other are told that somebody waits, and nobody does."""
+    """Otherwise two callers that withdraw for each other are both refused, and nobody waits."""
     grant = ann.do(locks.lock(world.name).acquire)
     mine, store = world.connect_with(Evicting)
     store.stale = [(world, world.stale_claim(LockSpec(world.key(), ttl=600)))]
