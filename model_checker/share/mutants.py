@@ -109,10 +109,10 @@ def top_number(names: Names) -> int:
 
 
 MUTANTS = (
-    ShareMutant("a missing token is no answer: the line shows who was first", "believes that it was not", Believing),
+    ShareMutant("when the token is missing, read the line to see who won", "believes that it failed", Believing),
     ShareMutant("a client removes its own line only after it has lost", "the line of version", Hasty),
     ShareMutant("nobody removes a line of the next version: its writer may sleep", "the line of version", Sweeping),
-    ShareMutant("tokens have nonces, numbers can be linked again", "was linked again", Linking),
+    ShareMutant("tokens with nonces (instead: hard links to numbers)", "was linked again", Linking),
     ShareMutant("the same, although the client then lists the folder", "was linked again", LinkingThenListing),
     ShareMutant("the same, although the client must remove the old number", "was linked again", LinkingThenRemoving),
 )

@@ -236,9 +236,9 @@ class World(System[State]):
         new = client.base[0] + 1, client.nonce
         wrong = None
         if client.nonce in state.chain:
-            wrong = f"{client.nonce} was written, and its client believes that it was not"
+            wrong = "a write succeeded, but its client believes that it failed"
         elif ("t", *client.base, ()) in state.names and (client.base, new) in state.late:
-            wrong = f"{client.nonce} may still be written, and its client believes that it was not"
+            wrong = "a write may still succeed, but its client believes that it failed"
         line = frozenset(name for name in state.names if name[:3] == ("d", *new))
         return self.changed(self.at(state, at, client._replace(doing="next")), state.names - line)._replace(
             wrong=wrong

@@ -195,9 +195,8 @@ class DynamoTable:
             UnknownOutcome: there was no reply.
         """
         deadline, pause = clock.now() + min(self._timeout, PATIENCE), FIRST_PAUSE
-        again = (
-            operation != "update_item"
-        )  # once, if the connection ended: a repeated write could fail on its own first
+        # Once, if the connection ended, but no write, which could fail on its own first performance.
+        again = operation != "update_item"
         while True:
             try:
                 if not self._checked:
