@@ -53,36 +53,6 @@ def test_an_output_that_refuses_the_text_is_an_error(run_cli: CliRunner) -> None
     assert "Cannot write the output" in done.stderr
 
 
-A_CHILD_IS_FORKED = """
-import os, sys, threading
-from interlock.cli.exit_codes import say
-threading.Thread(target=say, args=("waiting " * 100_000,), daemon=True).start()
-sys.stdin.readline()
-child = os.fork()
-if child == 0:
-    os.dup2(1, 2)
-    say("the child")
-    os._exit(0)
-os.waitpid(child, 0)
-print("ended", flush=True)
-"""
-
-
-def test_a_child_forked_while_a_thread_writes_can_write() -> None:
-    with subprocess.Popen(
-        [sys.executable, "-W", "ignore", "-c", A_CHILD_IS_FORKED],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    ) as command:  # fmt: skip
-        assert command.stdin is not None
-        assert command.stdout is not None
-        assert command.stderr is not None
-        command.stderr.read(1)  # the thread writes
-        command.stdin.close()
-        assert "the child" in command.stdout.readline()
-        assert command.stdout.readline() == "ended\n"
-        command.stderr.read()
-
-
 AN_EXIT_WAITS_FOR_A_THREAD = """
 import atexit, threading
 ends = threading.Event()

@@ -190,7 +190,7 @@ GLOBAL = {"Replicas": [{"RegionName": "eu-west-1"}]}
     [
         (GLOBAL, "global table"),
         ({"GlobalTableVersion": "2017.11.29"}, "global table"),
-        ({"KeySchema": [{"AttributeName": "id", "KeyType": "HASH"}]}, "other keys"),
+        ({"KeySchema": [{"AttributeName": "id", "KeyType": "HASH"}]}, "different key schema"),
     ],
 )
 def test_an_unsuitable_table_is_refused(front: Front, table: str, about: Mapping[str, object], says: str) -> None:

@@ -6,8 +6,6 @@ import sys
 from contextlib import suppress
 from threading import RLock, current_thread, main_thread
 
-from interlock.runtime.process import in_forked_child
-
 CONFLICT = 1  # the lock could not be acquired, unless -E says otherwise; evict: no claim was removed
 NO_READER = 1
 USAGE = 64
@@ -43,13 +41,7 @@ def _silence_threads() -> None:
         _ends = True
 
 
-def _start_afresh() -> None:
-    global _writing
-    _writing = RLock()  # another thread of the parent may have held it
-
-
 atexit.register(_silence_threads)
-in_forked_child(_start_afresh)
 
 
 def drop_unwritten(name: str) -> None:
