@@ -448,6 +448,34 @@ def _longer(argument: Any, slack: int) -> Any:
     return argument._replace(spec=spec._replace(ttl=spec.ttl + 2 * slack / MICROS))
 
 
+def examined(whose: str, took: float, stale_is_written: bool, slack: int) -> list[Check]:
+    """Return the findings of `doctor` about a server with conditional writes.
+
+    Args:
+        whose: the server, as the beginning of the sentence about its clock.
+        took: seconds of a write.
+        stale_is_written: True if the server accepted a write whose condition was not fulfilled.
+        slack: microseconds that the server's clock may differ from the estimate.
+    """
+    seconds = slack / MICROS
+    return [
+        Check("server", "ok", f"A write takes {took * 1000:.1f} ms."),
+        Check(
+            "clock",
+            "ok",
+            f"{whose} clock is known to within {seconds:.2f} s. interlock waits {2 * seconds:.2f} s longer "
+            "before it treats another process's lease as expired.",
+        ),
+        Check(
+            "conditional writes",
+            "fail",
+            "The server accepted a stale write. Do not use this store. Run interlock doctor --race to see the fault.",
+        )
+        if stale_is_written
+        else Check("conditional writes", "ok", "The server refused a stale write."),
+    ]
+
+
 def remember(known: dict[str, T], key: str, value: T, most: int | None = None) -> None:
     """Keep what is known of a name; forget the name that was added first if there are too many.
 

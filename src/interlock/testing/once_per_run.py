@@ -16,7 +16,7 @@ from interlock.client._sync.lock import Lock
 from interlock.core.errors import LockError, NotKept
 
 KEEP = 7 * 86400.0  # seconds: longer than a test run
-POLL_INTERVAL = 0.05  # seconds between two looks at the other workers, after the tests of this one
+POLL_INTERVAL = 0.05  # seconds between two checks of the other workers, after the tests of this one
 
 Undo = Callable[[Any], object]
 
@@ -114,7 +114,7 @@ class OncePerRun:
         return True
 
     def _finish_undo(self, name: str, undo: Undo | None) -> None:
-        """Undo what a worker has begun to undo before it was killed.  The caller has the turn."""
+        """Finish the undo that a killed worker began.  The caller holds the lock of the turn."""
         if self._locks.is_done(_undoing(name)):
             if undo is None:
                 raise LockError(
@@ -124,7 +124,7 @@ class OncePerRun:
             self._undo(name, undo)
 
     def _undo(self, name: str, undo: Undo) -> None:
-        """Undo and forget; the mark shows to the next worker that this one has begun, if it is killed on the way."""
+        """Undo and forget; if this worker is killed meanwhile, a record tells the next worker that the undo began."""
         self._locks.once(_undoing(name), keep=KEEP).run(lambda: None)
         if self._locks.is_done(name):
             result = None

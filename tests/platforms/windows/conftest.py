@@ -19,7 +19,7 @@ if sys.platform == "win32" and os.environ.get("INTERLOCK_TEST_LOOP") == "selecto
     asyncio.set_event_loop_policy(asyncio.WindowsSelectorEventLoopPolicy())
 
 ONE_OF = 24
-"""Of the contract's tests on exclusive locks, one of so many runs; which ones differs from store to store."""
+"""On each store, one of 24 of the contract's tests on exclusive locks runs; each store has another choice."""
 
 ALWAYS = ("release_wakes", "excludes", "fence_is_greater", "reply_was_lost", "raises_on_leaving")
 """Words in the names of tests of the contract that run on each store."""

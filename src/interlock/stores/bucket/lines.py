@@ -37,7 +37,7 @@ from interlock.core.line import QueuedClaim, decode, encode
 from interlock.runtime import clock
 from interlock.runtime.host_notifier import neighbours
 from interlock.runtime.process import checked_pid
-from interlock.storekit.compare_and_swap import MOST_SEEN, SwapStore, remember, with_stored_ends
+from interlock.storekit.compare_and_swap import MOST_SEEN, SwapStore, examined, remember, with_stored_ends
 from interlock.storekit.server_clock import STALE, ServerClock
 
 LONGEST_NAME = 300  # characters of the part of an object's name that is made of a lock's name; longer ones are hashed
@@ -49,11 +49,6 @@ STATES = (AlreadyExistsError, PreconditionError, NotModifiedError, *NOT_FOUND_ER
 """Errors about the state of an object."""
 SKEWED = ("RequestTimeTooSkewed", "RequestExpired", "date header too old")
 """Errors of S3 and Azure if the clock of the client is wrong by more than 15 minutes."""
-STALE_IS_WRITTEN = Check(
-    "conditional writes",
-    "fail",
-    "The server accepted a stale write. Do not use this store. Run interlock doctor --race to see the fault.",
-)
 _runs_in: int | None = None  # the pid of the process in which obstore's threads run
 
 
@@ -316,19 +311,9 @@ class BucketLines(SwapStore[dict[str, str]]):
             self._ask(self._bucket.put, path, b"2", mode=first)
             wrong = [mode for mode in ("create", first) if self._writes(path, mode)]
             self._ask(self._bucket.delete, path)
-            slack = self.slack / MICROS
+            return examined("The bucket's", took, bool(wrong), self.slack)
         except LockError as error:
             return [Check("server", "fail", str(error))]
-        return [
-            Check("server", "ok", f"A write takes {took * 1000:.1f} ms."),
-            Check(
-                "clock",
-                "ok",
-                f"The bucket's clock is known to within {slack:.2f} s. interlock waits {2 * slack:.2f} s longer "
-                "before it treats another process's lease as expired.",
-            ),
-            STALE_IS_WRITTEN if wrong else Check("conditional writes", "ok", "The server refused a stale write."),
-        ]
 
     def _writes(self, path: str, mode: object) -> bool:
         try:

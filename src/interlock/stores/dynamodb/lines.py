@@ -19,7 +19,7 @@ from interlock.core.errors import LockError, StoreError
 from interlock.core.failures import Refused
 from interlock.core.line import QueuedClaim, decode
 from interlock.runtime import clock
-from interlock.storekit.compare_and_swap import SwapStore
+from interlock.storekit.compare_and_swap import SwapStore, examined
 from interlock.storekit.race import Racer
 from interlock.stores.dynamodb.table import EXPIRES, KEY, NONCE, DynamoTable, Item
 
@@ -151,22 +151,10 @@ class DynamoLines(SwapStore[str]):
             racer.write(first, b"2")
             wrong = [version for version in (None, first) if racer.write(version, b"3")]
             racer.delete()
-            slack = self.slack / MICROS
+            found = examined("DynamoDB's", took, bool(wrong), self.slack)
         except LockError as error:
             return [Check("server", "fail", str(error))]
-        return [
-            Check("server", "ok", f"A write takes {took * 1000:.1f} ms."),
-            Check(
-                "clock",
-                "ok",
-                f"DynamoDB's clock is known to within {slack:.2f} s. interlock waits {2 * slack:.2f} s longer "
-                "before it treats another process's lease as expired.",
-            ),
-            Check("conditional writes", "fail", "The server accepted a stale write. Do not use this store.")
-            if wrong
-            else Check("conditional writes", "ok", "The server refused a stale write."),
-            self._expiry(),
-        ]
+        return [*found, self._expiry()]
 
     def _expiry(self) -> Check:
         try:
