@@ -22,7 +22,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 PAGES = {
     "seeds": "explanation/seeds.md",
     "pending": "explanation/protocol.md",
-    "files": "stores/files.md",
+    "files": "adr/0028-inside-the-file-store.md",
     "handoff": "explanation/handoff.md",
     "share": "stores/share.md",
 }
