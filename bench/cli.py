@@ -5,16 +5,20 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from bench import summary
 from bench.figures import lost_updates
 from bench.machine import machine
 from bench.model import Result, Scenario
 from bench.report import as_json, show
 from bench.runner import Options, run
 from bench.scenarios import SCENARIOS, groups
+
+TABLE = "table"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -31,16 +35,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return command.main(given, progress(quiet=False))
     parser = build_parser()
     chosen = parser.parse_args(given)
-    scenarios = [scenario for scenario in SCENARIOS if fits(scenario, chosen.what, chosen.only)]
+    in_table = chosen.what == TABLE
+    if chosen.old and not (in_table and chosen.old.is_file()):
+        parser.error(f"--old belongs to `{TABLE}`, and takes the file of a wheel")
+    scenarios = [
+        scenario
+        for one in SCENARIOS
+        if (scenario := summary.part_of(one) if in_table else one) and fits(scenario, chosen.what, chosen.only)
+    ]
     if not scenarios:
         parser.error(f"no scenario fits; there are: {', '.join(one.key for one in SCENARIOS)}")
-    options = Options(chosen.rounds, chosen.seconds, progress(chosen.quiet))
-    about = machine()
+    default = Options(3, 0.5) if in_table else Options()
+    options = Options(chosen.rounds or default.rounds, chosen.seconds or default.seconds, progress(chosen.quiet))
+    about, began = machine(), time.monotonic()
     try:
         results = [run(scenario, options) for scenario in scenarios]
+        ratios = summary.beside_old(chosen.old, options) if chosen.old else {}
     except KeyboardInterrupt:
         return 130
     show(about, results, options)
+    if in_table:
+        summary.show(results, ratios, began)
     if chosen.json:
         chosen.json.write_text(json.dumps(as_json(about, results, options), indent=2) + "\n", encoding="utf-8")
     return verdict(results)
@@ -53,9 +68,18 @@ def build_parser() -> argparse.ArgumentParser:
         description="Measure interlock and its peers side by side: interleaved rounds, medians, ratios.",
         epilog="scenarios: " + ", ".join(f"{one.key} ({', '.join(sorted(one.groups))})" for one in SCENARIOS),
     )
-    parser.add_argument("what", choices=[*groups(), "all"], help="which group of scenarios")
-    parser.add_argument("--rounds", type=positive(int), default=5, help="rounds (default 5)")
-    parser.add_argument("--seconds", type=positive(float), default=1.0, help="seconds per measurement (default 1)")
+    parser.add_argument(
+        "what",
+        nargs="?",
+        default=TABLE,
+        choices=[TABLE, *groups(), "all"],
+        help="which group of scenarios (default: the table of all stores, at most ten minutes)",
+    )
+    parser.add_argument("--rounds", type=positive(int), help="rounds (default 5; in the table 3)")
+    parser.add_argument(
+        "--seconds", type=positive(float), help="seconds per measurement (default 1; in the table 0.5)"
+    )
+    parser.add_argument("--old", type=Path, metavar="WHEEL", help="in the table, also the ratio to an older version")
     parser.add_argument("--only", type=words, default=(), metavar="KEY,…", help="only these scenarios")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures of every round there")
     parser.add_argument("--quiet", action="store_true", help="no progress on the error stream")
@@ -82,7 +106,7 @@ def words(text: str) -> tuple[str, ...]:
 
 def fits(scenario: Scenario[Any], what: str, only: tuple[str, ...]) -> bool:
     """True if the arguments choose this scenario."""
-    return (what == "all" or what in scenario.groups) and (not only or scenario.key in only)
+    return (what in ("all", TABLE) or what in scenario.groups) and (not only or scenario.key in only)
 
 
 def progress(quiet: bool) -> Any:

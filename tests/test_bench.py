@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from bench import cli, figures, pictures
+from bench import cli, figures, pictures, summary
+from bench.against.rows import ROWS
 from bench.model import Beside, Metric, Outcome, Result, Target
 from bench.scenarios import SCENARIOS, by_key, processes
 from tests.support.bench_command import bench, check_report
@@ -34,12 +35,36 @@ def test_a_run_reports_every_contestant_and_ours_lose_no_update(key: str, tmp_pa
         assert told == []
 
 
-@pytest.mark.parametrize("arguments", [["files", "--rounds", "0"], ["files", "--only", "nothing"], ["nothing"]])
+@pytest.mark.parametrize(
+    "arguments", [["files", "--rounds", "0"], ["files", "--only", "nothing"], ["nothing"], ["files", "--old", "x"]]
+)
 def test_wrong_arguments_are_refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         cli.main(arguments)
     assert ended.value.code == 2
     assert "error:" in capsys.readouterr().err
+
+
+def test_the_table_prints_a_line_for_each_figure_of_a_scenario(tmp_path: Path) -> None:
+    file = tmp_path / "report.json"
+    ran = bench("--only", "processes", "--rounds", "1", "--seconds", "0.05", "--json", str(file), "--quiet")
+    assert ran.returncode == 0, ran.stderr
+    printed = ran.stdout.partition("ours, peers, limits")[2]
+    assert [line.split("  ")[0] for line in printed.splitlines() if line.startswith("files")] == [
+        line.words for line in summary.LINES if line.scenario == "processes"
+    ]
+    (scenario,) = json.loads(file.read_text())["scenarios"]
+    assert "portalocker" not in {one["name"] for one in scenario["contestants"]}
+
+
+@pytest.mark.parametrize("line", summary.LINES, ids=lambda line: f"{line.words} {line.metric}")
+def test_each_line_of_the_table_is_measured(line: summary.Line) -> None:
+    part = summary.part_of(by_key(line.scenario))
+    assert part is not None
+    assert {line.ours, *line.others} <= {one.name for one in part.contestants}
+    assert part.contestant(line.ours).role == "ours"
+    assert line.metric in ("", *(metric.key for metric in part.metrics))
+    assert line.row in ("", *(row.name for row in ROWS))
 
 
 def outcomes(**rounds: dict[str, list[float]]) -> dict[str, Outcome]:

@@ -42,6 +42,7 @@ ROWS = (
     Row("files", "pairs", "threads"),
     Row("files", "async_pairs", "asyncio"),
     Row("files", "fresh_names", "fresh names", wanted=0.5),
+    Row("files", "threads", "16 threads"),
     Row("files", "contended", "hand-over", processes=2),
     Row("files", "contended", "8 processes", processes=8),
     Row("sqlite", "pairs", "threads"),

@@ -7,9 +7,11 @@ from typing import Any
 from bench.model import Scenario
 from bench.scenarios import (
     cloud_uncontended,
+    command_start,
     django_handover,
     django_occupy,
     django_processes,
+    fresh_names,
     handover,
     memory,
     processes,
@@ -26,6 +28,7 @@ from bench.scenarios import (
 
 SCENARIOS: tuple[Scenario[Any], ...] = (
     uncontended.SCENARIO,
+    fresh_names.SCENARIO,
     handover.SCENARIO,
     threads.SCENARIO,
     memory.SCENARIO,
@@ -41,6 +44,7 @@ SCENARIOS: tuple[Scenario[Any], ...] = (
     django_occupy.SCENARIO,
     django_handover.SCENARIO,
     django_processes.SCENARIO,
+    command_start.SCENARIO,
 )
 
 
