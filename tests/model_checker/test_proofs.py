@@ -24,7 +24,7 @@ PAGES = {
     "pending": "explanation/protocol.md",
     "files": "adr/0028-inside-the-file-store.md",
     "handoff": "explanation/handoff.md",
-    "share": "stores/share.md",
+    "share": "adr/0030-proof-of-the-shared-folder.md",
 }
 
 
