@@ -5,9 +5,8 @@ import sys
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import lru_cache, partial
 from os import fstat
-from os.path import samestat
 from stat import S_ISSOCK
 from typing import TYPE_CHECKING, Generic, TypeVar
 
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
     from socket import socket
 
 T = TypeVar("T")
+SO_COOKIE, COOKIE_SIZE = 57, 8  # of Linux 4.12 or newer (asm-generic/socket.h); Python has no name for this option
 
 
 def _node() -> str:
@@ -114,6 +114,28 @@ def _socket_of(fd: int) -> "Iterator[socket]":
         same.detach()
 
 
+def _inode_of(fd: int) -> tuple[int, int]:
+    found = fstat(fd)
+    return found.st_dev, found.st_ino
+
+
+def _identity_of(fd: int, owner: "socket | None") -> Callable[[], object]:
+    """Return a function that returns the identity of the file behind a descriptor, or raises OSError.
+
+    Linux gives each socket a cookie, which no other socket gets later; it takes less than half the time of `fstat`.
+    """
+    if owner is not None and sys.platform == "linux":
+        from socket import SOL_SOCKET  # already loaded with the socket
+
+        cookie = SOL_SOCKET, SO_COOKIE, COOKIE_SIZE
+        try:
+            if len(owner.getsockopt(*cookie)) == COOKIE_SIZE:  # on some processors the number is another option
+                return partial(owner.getsockopt, *cookie)
+        except OSError:  # an older kernel, or another system that runs programs for Linux
+            pass
+    return partial(_inode_of, fd)
+
+
 class OwnedDescriptor:
     """The identity of the file behind a descriptor's number.
 
@@ -125,25 +147,27 @@ class OwnedDescriptor:
         owner: the socket that would close it; it is detached if the file is no longer ours.
     """
 
-    __slots__ = ("_address", "_fd", "_found", "_owner")
+    __slots__ = ("_address", "_fd", "_found", "_identity", "_owner")
 
     def __init__(self, fd: int, owner: "socket | None" = None) -> None:
         self._fd = fd
         self._owner = owner
-        self._found: os.stat_result | None = None
+        self._identity: Callable[[], object] | None = None
+        self._found: object = None
         self._address: object = None
         if sockets_are_descriptors():
-            self._found = fstat(fd)
+            self._identity = _identity_of(fd, owner)
+            self._found = self._identity()
         else:
             with _socket_of(fd) as same:
                 self._address = same.getsockname()
 
     def is_ours(self) -> bool:
         """Return True if it is still open, and still the same file."""
-        if self._found is None:  # nobody but its owner closes a handle
+        if self._identity is None:  # nobody but its owner closes a handle
             return self._owner is None or self._owner.fileno() == self._fd
         try:
-            ours = samestat(self._found, fstat(self._fd))
+            ours = self._identity() == self._found
         except OSError:
             ours = False
         if not ours and self._owner is not None:
@@ -167,7 +191,7 @@ class OwnedDescriptor:
         """
         from socket import SHUT_RDWR, socket
 
-        if self._found is None:
+        if self._identity is None:
             with _socket_of(self._fd) as same:
                 if same.getsockname() == self._address:  # otherwise its library has closed it
                     same.shutdown(SHUT_RDWR)
