@@ -1,7 +1,7 @@
 """`orm:`: locks by Django's ORM alone, with the pending protocol on a table of records, on any database.
 
 Each request is one or a few statements, committed on connections of the store's own threads: no transaction or
-rollback of the site affects a record.  The store is not optimized for speed; see docs/stores/orm.md.
+rollback of the site affects a record.  The store is not optimized for speed; see docs/stores/django.md.
 """
 
 from collections.abc import Callable, Sequence
