@@ -15,14 +15,17 @@ BEGIN, END = "<!-- written by python -m bench.pictures -->\n", "<!-- end -->"
 STORES = {"files": "", "Redis": "redis_"}
 """The prefixes of the keys of the scenarios on each store."""
 
+BESIDE = {"filelock": "files", "fasteners": "files", "redis-py": "Redis"}
+"""The peers in the short table of README.md, and their stores: the most used ones, and the quickest one."""
+
 
 def main() -> None:
     """Write all pictures and tables."""
     contention = load()
     for name, drawing in pictures(contention).items():
         (IMAGES / f"bench-{name}.svg").write_text(drawing, encoding="utf-8")
-    for page in (ROOT / "README.md", ROOT / "docs" / "explanation" / "figures.md"):
-        page.write_text(with_table(page.read_text(encoding="utf-8"), contention), encoding="utf-8")
+    for page, made in tables(contention).items():
+        page.write_text(with_table(page.read_text(encoding="utf-8"), made), encoding="utf-8")
 
 
 def load() -> dict[str, Any]:
@@ -31,10 +34,15 @@ def load() -> dict[str, Any]:
     return found
 
 
-def with_table(page: str, report: dict[str, Any]) -> str:
+def tables(report: dict[str, Any]) -> dict[Path, str]:
+    """Make the tables; return them by their pages."""
+    return {ROOT / "README.md": short_table(report), ROOT / "docs" / "explanation" / "figures.md": table(report)}
+
+
+def with_table(page: str, made: str) -> str:
     """Replace the table between the marks of a page."""
     before, _, rest = page.partition(BEGIN)
-    return before + BEGIN + table(report) + END + rest.partition(END)[2]
+    return before + BEGIN + made + END + rest.partition(END)[2]
 
 
 def pictures(contention: dict[str, Any]) -> dict[str, str]:
@@ -83,10 +91,43 @@ def stated(report: dict[str, Any]) -> str:
     return f"{about['date']}, {about['python']}, {about['processors']}, load {about['load'].split()[0]} at the start"
 
 
-def table(report: dict[str, Any]) -> str:
-    """The table: ours and peers, on each store."""
+def short_table(report: dict[str, Any]) -> str:
+    """The table of README.md: ours beside a few peers, with ratios."""
     lines_of = [
-        "| | hand-over, median µs | 95th percentile | sections/s, 8 processes | lost updates | longest / mean wait |",
+        "| interlock beside | hand-over to a waiting process, median µs | sections/s, 8 processes "
+        "| unfairness: longest / mean wait, 1 is even |",
+        "|---|---|---|---|",
+    ]
+    for peer, store in BESIDE.items():
+        cells = []
+        for key, figure, digits in (("handover", "us", 0), ("processes", "rate", 0), ("processes", "longest", 1)):
+            by_name = {one["name"]: value(one, figure) for one in ran(report, STORES[store] + key)}
+            ours, theirs = by_name["interlock"], by_name[peer]
+            cells.append(f"{ours:,.{digits}f} beside {theirs:,.{digits}f}: {ratio(theirs, ours)}")
+        lines_of.append(f"| {peer}, on {store} | {' | '.join(cells)} |")
+    lost = sum(
+        value(one, "lost") for key in STORES.values() for one in ran(report, f"{key}processes") if is_shown(one)
+    )
+    told = "no library lost an update" if not lost else f"{lost:,.0f} lost updates"
+    return "\n".join(lines_of) + f"\n\n{stated(report)}; {report['rounds']} rounds; default settings; {told}.\n"
+
+
+def is_shown(contestant: dict[str, Any]) -> bool:
+    """Whether the short table has this contestant."""
+    return contestant["role"] == "ours" or contestant["name"] in BESIDE
+
+
+def ratio(theirs: float, ours: float) -> str:
+    """How many times as much the other library has."""
+    times = theirs / ours
+    return f"x {times:,.0f}" if times >= 10 else f"x {times:.1f}"
+
+
+def table(report: dict[str, Any]) -> str:
+    """The table of all figures: ours and peers, on each store."""
+    lines_of = [
+        "| | hand-over, median µs | 95th percentile | sections/s, 8 processes | lost updates "
+        "| unfairness: longest / mean wait, 1 is even |",
         "|---|---:|---:|---:|---:|---:|",
     ]
     for store, key in STORES.items():

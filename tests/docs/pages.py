@@ -28,7 +28,7 @@ SHOWN = (
     "docs/zh/choosing.md", "docs/zh/django.md", "docs/zh/django-guarded.md", "docs/zh/django-rest.md",  # shortened
 )  # fmt: skip
 
-# Translations: the same blocks, byte by byte, as the page that they translate.
+# Translations: the same blocks, byte by byte, as the page that they translate, which alone shows files.
 TRANSLATIONS = {
     "README.zh-CN.md": "README.md",
     "docs/zh/cron.md": "docs/recipes/cron.md",
@@ -62,6 +62,7 @@ class Block:
     language: str
     text: str
     reason: str  # why no test runs it; empty if one does
+    is_file: bool  # the text is that of a file, which the page names
 
     @property
     def commands(self) -> list[str]:
@@ -83,7 +84,8 @@ def blocks_of(page: Path) -> list[Block]:
         after = text[match.end() :].lstrip()
         reason = after[len(NOT_RUN) :].split("*")[0].strip() if after.startswith(NOT_RUN) else ""
         line = text[: match.start(3)].count("\n") + 1
-        found.append(Block(page, line, language, match[3], reason))
+        is_file = text[: match.start()].rstrip().rpartition("\n")[2].startswith("<!-- shows ")
+        found.append(Block(page, line, language, match[3], reason, is_file))
     return found
 
 

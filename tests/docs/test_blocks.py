@@ -72,4 +72,4 @@ def test_the_tests_that_run_pages_elsewhere_know_them() -> None:
 @pytest.mark.parametrize("page", TRANSLATIONS)
 def test_a_translation_has_the_blocks_of_its_page(page: str) -> None:
     translated = [block.text for block in blocks_of(ROOT / page)]
-    assert translated == [block.text for block in blocks_of(ROOT / TRANSLATIONS[page])]
+    assert translated == [block.text for block in blocks_of(ROOT / TRANSLATIONS[page]) if not block.is_file]

@@ -133,6 +133,18 @@ def test_the_web_recipe_answers_errors_and_has_one_leader(
         with shop.lock("stock:pen"):
             assert httpx.post(f"{ports[0]}/buy/pen", timeout=10).status_code == 423
         assert httpx.post(f"{ports[0]}/buy/pen").json() == {"left": 2}
+        with shop.lock("user:ada"):
+            assert httpx.post(f"{ports[0]}/users/ada/checkout").status_code == 423
+            assert httpx.post(f"{ports[0]}/users/bob/checkout").json()["fence"] > 0
+        events = [httpx.post(f"{port}/webhook", json={"id": "evt_1"}).json() for port in ports]
+        assert events == [{"events": 1}] * 2
+        assert httpx.post(f"{ports[1]}/webhook", json={"id": "evt_1", "paid": 7}).status_code == 422
+        with shop.once("webhook:evt_2", keep=60, payload={"id": "evt_2"}):
+            assert httpx.post(f"{ports[0]}/webhook", json={"id": "evt_2"}).status_code == 409
+        with httpx.stream("GET", f"{ports[0]}/export") as stream:
+            assert next(stream.iter_lines()) == "0"
+            assert len(shop.claims("export")) == 1
+        eventually(lambda: shop.claims("export") == [])  # the client has left
         with shop.once("order:running", keep=60, payload={"pen": 1}):
             ends = [_order(port, key, order) for port, (key, order, _) in zip(cycle(ports), ORDERS, strict=False)]
         assert ends == [end for _, _, end in ORDERS]
@@ -168,7 +180,7 @@ ORDERS = [
     (None, {"pen": 1}, (400, "send an Idempotency-Key of at most 100 characters")),
     ("k1", {"pen": 1}, (200, None)),
     ("k1", {"pen": 1}, (200, None)),
-    ("k1", {"pen": 2}, (422, "repeat the first request unchanged, or choose a new key")),
+    ("k1", {"pen": 2}, (422, "repeat the first request, or use a new key")),
     ("k2", {"pen": 1}, (200, None)),
     ("running", {"pen": 1}, (409, "the first request is still in progress")),
 ]
