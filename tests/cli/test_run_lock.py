@@ -216,9 +216,7 @@ def test_a_command_that_writes_to_a_closed_pipe_dies_quietly(run_cli: CliRunner)
     assert run.ended()[2] == ""
 
 
-@pytest.mark.parametrize(
-    ("name", "words"), [("rich", ["ls"]), ("click", ["run", "book", "--", "true"]), ("click", ["--help"])]
-)
+@pytest.mark.parametrize(("name", "words"), [("rich", ["ls"]), ("click", ["run", "--help"]), ("click", ["--help"])])
 def test_without_click_or_rich_it_says_what_to_install(run_cli: CliRunner, name: str, words: list[str]) -> None:
     with run_cli.locks.lock("pen"):
         without = run_cli.python_with(f"raise ModuleNotFoundError('no {name}', name={name!r})\n", name)
@@ -227,13 +225,12 @@ def test_without_click_or_rich_it_says_what_to_install(run_cli: CliRunner, name:
     assert 'pip install ".[cli]"' in errors
 
 
-def test_run_imports_nothing_that_is_slow(run_cli: CliRunner) -> None:
-    status, _, errors = run_cli.run(
-        "run", "book", "--", "true", command=[sys.executable, "-X", "importtime", *COMMAND[1:]]
-    )
+@pytest.mark.parametrize("words", [["book", "--", "true"], ["-n", "-E", "3", "book", "true"], ["book", "-c", ":"]])
+def test_run_imports_nothing_that_is_slow(run_cli: CliRunner, words: list[str]) -> None:
+    status, _, errors = run_cli.run("run", *words, command=[sys.executable, "-X", "importtime", *COMMAND[1:]])
     imported = {line.rpartition("|")[2].strip() for line in errors.splitlines()}
     assert status == 0
     assert "interlock.cli.run_locked" in imported
-    slow = {"asyncio", "click.shell_completion", "dataclasses", "email", "importlib.metadata", "logging",
-            "rich", "socket", "sqlite3", "subprocess", "tempfile"}  # fmt: skip
+    slow = {"asyncio", "click", "dataclasses", "email", "hashlib", "importlib.metadata", "inspect", "logging",
+            "random", "rich", "socket", "sqlite3", "subprocess", "tempfile", "textwrap", "uuid"}  # fmt: skip
     assert imported & slow == set()

@@ -1,13 +1,15 @@
 """The command `interlock` and its connection; it needs click and rich."""
 
+import errno
 import io
+import os
 import sys
 from collections.abc import Callable, Sequence
 
 import interlock
 from interlock import Locks
 from interlock.api.connect import default_url
-from interlock.cli.exit_codes import UNAVAILABLE, fail
+from interlock.cli.exit_codes import NO_READER, OUTPUT, UNAVAILABLE, USAGE, drop_unwritten, fail, store_failed
 from interlock.core.errors import install
 from interlock.core.redaction import masked
 
@@ -39,6 +41,7 @@ NEEDED = {
     **dict.fromkeys(("starlette", "uvicorn", "anyio", "h11"), "serve"),
 }
 """The packages that commands need, and the extras that install them."""
+COMPLETE = "_INTERLOCK_COMPLETE"  # the environment variable by which a shell requests completions
 
 
 def main(
@@ -60,12 +63,28 @@ def main(
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # an unprintable name must not end a list
+    words = [*(sys.argv[1:] if arguments is None else arguments)]
     try:
+        if words[:1] == ["run"] and COMPLETE not in os.environ:
+            from interlock.cli.run_words import read, start
+
+            given = read(words[1:])
+            if given is not None:
+                return start(given)
         from interlock.cli.lazy_group import main as run_group
 
-        return run_group(sys.argv[1:] if arguments is None else arguments)
+        return run_group(words)
     except KeyboardInterrupt:
         return 130
+    except interlock.InvalidArgument as error:
+        return fail(USAGE, str(error))
+    except interlock.LockError as error:
+        return store_failed(error)
+    except OSError as error:
+        drop_unwritten("stdout")
+        if sys.platform == "win32" and error.errno == errno.EINVAL and error.filename is None:
+            return NO_READER  # Windows' error for an output without a reader: silent, like EPIPE, which click handles
+        return fail(OUTPUT, f"Cannot write the output or use a file: {error.strerror or error}.")
     except Exception as error:
         missing = str(getattr(error, "name", "")).partition(".")[0]
         if isinstance(error, ModuleNotFoundError) and missing in NEEDED:

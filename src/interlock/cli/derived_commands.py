@@ -10,7 +10,8 @@ import click
 
 from interlock.cli import connect
 from interlock.cli.exit_codes import CONFLICT, OUTPUT, drop_unwritten, fail
-from interlock.cli.output import Duration, announced_wait, json_option, name_argument, namespace_option, store_option
+from interlock.cli.output import announced_wait
+from interlock.cli.parameters import Duration, json_option, name_argument, namespace_option, store_option
 from interlock.cli.run import Run, command_argument, refuse_memory, token_of
 
 

@@ -11,7 +11,7 @@ import click
 from interlock import Locks, StoreError
 from interlock.cli import called, connect, output
 from interlock.cli.exit_codes import CONFLICT, LOCK_LOST, STORE, one_line, say
-from interlock.cli.output import Duration, completed, json_option, name_argument, namespace_option, store_option
+from interlock.cli.parameters import Duration, completed, json_option, name_argument, namespace_option, store_option
 from interlock.core.claims import Check
 
 MAX_OTHERS_SHOWN = 5

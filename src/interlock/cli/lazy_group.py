@@ -1,15 +1,14 @@
 """The commands, on click; a command's module is imported when it is called."""
 
-import errno
 import os
-import sys
 from collections.abc import Sequence
 from importlib import import_module
 
 import click
 
 import interlock
-from interlock.cli.exit_codes import NO_READER, OUTPUT, USAGE, drop_unwritten, fail, store_failed
+from interlock.cli import COMPLETE
+from interlock.cli.exit_codes import USAGE, fail
 
 COMMANDS = {
     "run": ("run", "Hold a lock while a command runs."),
@@ -36,7 +35,6 @@ Choose the store with --store or $INTERLOCK_URL. The default is a per-user direc
 Exit status: 64 usage error; 75 store unavailable or unsuitable. The help of each command lists
 the others.
 """
-COMPLETE = "_INTERLOCK_COMPLETE"  # the environment variable by which a shell requests completions
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -53,15 +51,6 @@ def main(arguments: Sequence[str]) -> int:
         return fail(error.exit_code, error.format_message())
     except click.Abort:
         return 130
-    except interlock.InvalidArgument as error:
-        return fail(USAGE, str(error))
-    except interlock.LockError as error:
-        return store_failed(error)
-    except OSError as error:
-        drop_unwritten("stdout")
-        if sys.platform == "win32" and error.errno == errno.EINVAL and error.filename is None:
-            return NO_READER  # Windows' error for an output without a reader: silent, like EPIPE, which click handles
-        return fail(OUTPUT, f"Cannot write the output or use a file: {error.strerror or error}.")
     return int(status or 0)
 
 

@@ -1,20 +1,14 @@
 """Output for people and programs: tables, durations, JSON."""
 
-import json
 import math
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime
-from importlib import import_module
 from itertools import groupby
 from operator import attrgetter
-from textwrap import TextWrapper
 from typing import TYPE_CHECKING, Any, NamedTuple
-
-import click
 
 from interlock import ClaimView, Locks
 from interlock.cli.exit_codes import one_line, say
@@ -25,7 +19,6 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 SAY_AFTER = 1.0  # seconds of waiting until the terminal shows the holder
-MAX_SECONDS = 3.2e9  # seconds, 100 years; the system refuses much longer times
 WIDE = 10_000  # columns without a terminal: nothing is cut or wrapped
 FOLDED = frozenset(("Lock", "Process", "First", "Label", "Finding"))  # columns that are folded when space is short
 SPARE = (
@@ -38,7 +31,6 @@ SPARE_LATER = ("Kind", "Process")  # left out where names would not even have th
 NAME_SPACE = 16  # columns
 INDENT = 8 * " "
 SPANS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"))
-UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 class OutputLine(NamedTuple):
@@ -89,6 +81,8 @@ def iso(moment: float | None) -> str | None:
     """Return a moment as ISO 8601, UTC, with milliseconds; None for None."""
     if moment is None:
         return None
+    from datetime import UTC, datetime
+
     return datetime.fromtimestamp(moment, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
@@ -123,6 +117,10 @@ def line_json(line: OutputLine) -> dict[str, Any]:
 
 def print_json(value: object, *, compact: bool = False) -> None:
     """Print JSON: indented, or on one line."""
+    import json
+
+    import click
+
     click.echo(json.dumps(value, indent=None if compact else 2))
 
 
@@ -213,6 +211,8 @@ def claim_text(view: ClaimView, width: int) -> str:
         f"since {since}, lease ends {lease}",
         f"{fence}thread {view.thread}, id {view.id}",
     )
+    from textwrap import TextWrapper
+
     wrapper = TextWrapper(max(width, 20), "", INDENT, break_on_hyphens=False)
     first, *others = (one_line(row) for row in rows)
     return "\n".join((wrapper.fill(first), *(wrapper.fill(INDENT + row) for row in others)))
@@ -263,39 +263,3 @@ def _holders(views: Sequence[ClaimView]) -> str:
     (pid, host, label), more = (views[0].pid, views[0].host, views[0].label), len(views) - 1
     held = duration(time.time() - (views[0].held_since or views[0].since or math.inf))
     return f"held by {pid}@{host}{label and f' ({label})'} for {held}{f' and {more} more' if more else ''}"
-
-
-class Duration(click.ParamType):  # type: ignore[type-arg] # click before 8.4 can't subscript it
-    """Seconds, as 30, 0.5, 30s, 10m, 2h or 1d."""
-
-    name = "sec"  # in capitals where an option is explained
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Return a text in seconds."""
-        text = str(value).strip()
-        try:
-            seconds = float(text[:-1]) * UNITS[text[-1]] if text[-1:] in UNITS else float(text)
-        except ValueError:
-            seconds = math.nan
-        if not 0 <= seconds <= MAX_SECONDS:
-            self.fail(f"{text!r} is not a duration. Give one such as 30, 30s, 10m, 2h or 1d.", param, ctx)
-        return seconds
-
-
-def completed(what: str) -> Callable[..., object]:
-    """Return a completion function of `completion`, which loads when a shell calls it."""
-    return lambda *asked: getattr(import_module("interlock.cli.completion"), what)(*asked)
-
-
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-namespace_option = click.option(
-    "--namespace",
-    metavar="TEXT",
-    default="",
-    help="Namespace of the locks.",
-    shell_complete=completed("namespaces"),
-)
-store_option = click.option(
-    "--store", metavar="URL", help="URL of the store. Default: $INTERLOCK_URL, else a folder of this user."
-)
-name_argument = click.argument("name", shell_complete=completed("names"))

@@ -8,7 +8,8 @@ import click
 
 from interlock.cli import is_given
 from interlock.cli.exit_codes import UNAVAILABLE, fail
-from interlock.cli.output import Duration, completed, name_argument, namespace_option, store_option
+from interlock.cli.parameters import Duration, completed, name_argument, namespace_option, store_option
+from interlock.cli.run_words import refused, refused_store, start
 from interlock.client.tokens import Token, read
 
 
@@ -68,11 +69,9 @@ command_argument = click.argument(
 
 def refuse_memory(store: str | None) -> None:
     """Raise UsageError for a store that only one process can use."""
-    url = "" if is_given(store) else store or os.environ.get("INTERLOCK_URL") or ""
-    if url.partition(":")[0].lower() == "memory":
-        raise click.UsageError(
-            "memory:// exists in one process only and would guard nothing. Use --store file:///folder."
-        )
+    why = refused_store(store)
+    if why:
+        raise click.UsageError(why)
 
 
 def token_of(text: str, store: str | None) -> tuple[str, Token, str | None]:
@@ -174,7 +173,7 @@ def token_of(text: str, store: str | None) -> tuple[str, Token, str | None]:
 )
 @name_argument
 @command_argument
-def run(command: tuple[str, ...], exclusive: bool, nonblock: bool, shell: str | None, **given: Any) -> int:
+def run(**given: Any) -> int:
     """Acquire the lock NAME, run COMMAND, then release the lock. Waiters are served in order.
 
     COMMAND inherits the terminal and the open files; its environment contains INTERLOCK_NAME and INTERLOCK_FENCE.
@@ -189,48 +188,10 @@ def run(command: tuple[str, ...], exclusive: bool, nonblock: bool, shell: str | 
     On Windows, interlock sends CTRL_BREAK_EVENT instead of TERM and Ctrl-C. Instead of KILL, it terminates COMMAND
     and every process that COMMAND started.
     """
-    chosen = (
-        ("-s", given["shared"]), ("-x", exclusive), ("--permits", given["permits"]), ("--attach", given["attach"]),
-        ("--one-of", given["one_of"]),
-    )  # fmt: skip
-    kinds = [spelling for spelling, is_chosen in chosen if is_chosen]
-    one_of = given["one_of"]
-    refused = (
-        (len(kinds) > 1, f"{' and '.join(kinds)} contradict each other. Give one of them."),
-        (
-            given["units"] and not given["permits"],
-            "--units needs a semaphore. Give its size with --permits.",
-        ),
-        (nonblock and given["wait"], "-n and -w contradict each other. Give one of them."),
-        (
-            given["max_waiters"] and given["attach"],
-            "--max-waiters cannot be combined with --attach: a token's lock is already held. Omit one of them.",
-        ),
-        (
-            shell is not None and command,
-            f"-c takes COMMAND as one word. Quote COMMAND, and omit {''.join(command[:1])!r}.",
-        ),
-        (
-            shell is None and not command,
-            f"COMMAND is missing for the lock {given['name']!r}. Write COMMAND after --, or pass it to -c.",
-        ),
-        (
-            one_of is not None and not all(one_of.partition("=")[2].split(",")),
-            f"--one-of {one_of} has no items. Write NAME=ITEM,ITEM.",
-        ),
-    )
-    for is_wrong, why in refused:
-        if is_wrong:
-            raise click.UsageError(why)
-    if nonblock:
-        given["wait"] = 0.0
-    if shell is not None:
-        from interlock.cli.child_process import system
-
-        command = system.shell_words(shell)
+    why = refused(given)
+    if why:
+        raise click.UsageError(why)
     if given["attach"] is not None:
         given["attach"], token, given["store"] = token_of(given["attach"], given["store"])
         given["namespace"] = given["namespace"] or token.namespace
-    from interlock.cli.run_locked import Order, run_guarded
-
-    return run_guarded(Order(command=command, **given))
+    return start(given)

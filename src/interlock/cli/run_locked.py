@@ -2,7 +2,6 @@
 
 import math
 import os
-import random
 import signal
 import threading
 import time
@@ -127,8 +126,10 @@ def run_guarded(order: Order) -> int:
             pause = MIN_RESTART_DELAY if time.monotonic() - began > LASTED else min(MAX_RESTART_DELAY, 2 * pause)
             say(f"{order.command[0]!r} ended with {status}; next try for {order.name!r} in about {pause:g} s.")
             try:
+                from random import uniform  # loads hash functions
+
                 signals.wait_again()
-                signals.sleep(pause * random.uniform(0.5, 1.0))
+                signals.sleep(pause * uniform(0.5, 1.0))
             except WaitBroken as signalled:
                 return BY_SIGNAL + signalled.number
 
@@ -224,7 +225,8 @@ class GuardedRun:
     def _with_lock(self, locks: Locks, lock: Any) -> int:
         order = self._order
         started = time.monotonic()
-        self._report(f"Waiting for {self._name} in {called(order.store)}.")
+        if order.verbose:
+            say(f"Waiting for {self._name} in {called(order.store)}.")
         line = order.one_of.partition("=")[0] if order.one_of else order.name
         with self._signals.breaking(), announced_wait(locks, line, self._name):
             if order.attach is not None:

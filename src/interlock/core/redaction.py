@@ -8,10 +8,11 @@ from urllib.parse import SplitResult
 
 from interlock.core.errors import InvalidArgument
 
-_BEGIN = re.compile(r"\s*[A-Za-z][\w+.-]*:/*")
+# Compiled at their first use, by `re`, because most processes write no message.
+_BEGIN = r"\s*[A-Za-z][\w+.-]*:/*"
 _WORDS = r"(?:pass|pwd|secret|token|(?:access|account|customer|encryption|sas)_key(?!_id))"
-_SECRET = re.compile(rf"(?i)([?&;][^=&;]*{_WORDS}[^=&;]*=)[^&]*")
-_SECRET_NAME = re.compile(rf"(?i){_WORDS}")
+_SECRET = rf"(?i)([?&;][^=&;]*{_WORDS}[^=&;]*=)[^&]*"
+_SECRET_NAME = rf"(?i){_WORDS}"
 
 UNQUOTED = "In user and password, write %23 for #, %25 for %, %2F for /, %3F for ?, %40 for @, %5B for [."
 CAUSE_HIDDEN = f"The cause is hidden, because it may repeat part of the password. {UNQUOTED}"
@@ -20,7 +21,7 @@ T = TypeVar("T")
 
 def is_secret(name: str) -> bool:
     """Return True if the value of an option of this name is secret."""
-    return _SECRET_NAME.search(name) is not None
+    return re.search(_SECRET_NAME, name) is not None
 
 
 def masked(url: str) -> str:
@@ -29,8 +30,8 @@ def masked(url: str) -> str:
     Args:
         url: the URL; the text before its last @ counts as user and password, because both may be unquoted.
     """
-    url = _SECRET.sub(r"\1***", url)
-    found = _BEGIN.match(url)
+    url = re.sub(_SECRET, r"\1***", url)
+    found = re.match(_BEGIN, url)
     begin = found[0] if found else ""
     login, at, rest = url[len(begin) :].rpartition("@")
     if not at or (begin.endswith("///") and (":" not in login or begin.lower().startswith("file:"))):

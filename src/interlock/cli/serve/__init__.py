@@ -8,7 +8,7 @@ import click
 
 from interlock.cli import called, connect
 from interlock.cli.exit_codes import UNAVAILABLE, fail, one_line, say
-from interlock.cli.output import namespace_option, store_option
+from interlock.cli.parameters import namespace_option, store_option
 
 TOKEN = "INTERLOCK_SERVE_TOKEN"
 MIN_TOKEN_LENGTH = 16  # characters; guesses are not counted

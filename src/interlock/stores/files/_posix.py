@@ -322,7 +322,7 @@ def database_url(path: str) -> str:
 
 
 SHARED = "/tmp"
-_OWN_TMP = re.compile(r"systemd-private-|snap-private-tmp|/tmp-inst/")
+_OWN_TMP = r"systemd-private-|snap-private-tmp|/tmp-inst/"
 """Matches the root of a private mount at /tmp: systemd's PrivateTmp=, snap, pam_namespace."""
 _ELSEWHERE = "set INTERLOCK_URL (or connect(url), --store) to a folder that all users of the lock see, " \
     "e.g. file:///var/lib/app/locks."  # fmt: skip
@@ -339,7 +339,7 @@ def default_folder() -> str:
     """
     path = os.path.join(SHARED, f"interlock-{os.geteuid()}")
     try:
-        if _OWN_TMP.search(mount_of(SHARED).root):
+        if re.search(_OWN_TMP, mount_of(SHARED).root):
             raise StoreError(
                 f"This service has a private {SHARED} (PrivateTmp=), invisible to others. To share "
                 f"locks, {_ELSEWHERE}"
