@@ -6,7 +6,13 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(
-    [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("bench/*.md"), *ROOT.glob("examples/**/*.md")]
+    [
+        *ROOT.glob("*.md"),
+        *ROOT.glob("docs/**/*.md"),
+        *ROOT.glob("bench/*.md"),
+        *ROOT.glob("tests/*.md"),
+        *ROOT.glob("examples/**/*.md"),
+    ]
 )
 PYTHON = ("python", "py", "python3", "pycon")
 SHELL = ("console", "sh", "bash", "shell")
