@@ -35,9 +35,7 @@ napoleon_numpy_docstring = False
 
 FOR_CONTRIBUTORS = (
     "adr/",
-    "explanation/evidence",
     "explanation/mutants",
-    "explanation/walks",
     "explanation/seeds-redis",
 )
 """Pages that are linked from one for contributors, and are neither in the sidebar nor found by the search."""

@@ -30,7 +30,6 @@ RUN_ELSEWHERE = {
 
 # Pages whose blocks are those of another page, or of files that are run; the others run them.
 SHOWN = (
-    "docs/explanation/walks.md",  # tests/docs/run_walkthroughs.py
     "docs/zh/choosing.md", "docs/zh/django.md", "docs/zh/django-guarded.md", "docs/zh/django-rest.md",  # shortened
 )  # fmt: skip
 

@@ -1,7 +1,7 @@
 """Run each script of examples/walks as a new user would: `python -m tests.docs.run_walkthroughs [WORD…]`.
 
 Each walk has a new virtual environment.  The wheel of this tree is built first, so `pip install interlock` in a walk
-installs this tree.  Prints a table for docs/explanation/walks.md: the times of walks and of installations.
+installs this tree.  Prints a table: the times of walks and of installations.
 """
 
 import os

@@ -238,6 +238,31 @@ def test_two_joblib_programs_never_share_a_gpu(environment: dict[str, str], tmp_
     assert most == 2  # both were used, at the same time
 
 
+TASKS = {
+    "download": 'mkdir -p "$1"; echo downloaded >>"$LEDGER"',
+    "unpack": 'echo unpacked >>"$LEDGER"',
+    "train": 'gpu=gpu-$CUDA_VISIBLE_DEVICES; mkdir $gpu && sleep 0.3 && rmdir $gpu && echo trained >>"$LEDGER"',
+}
+"""The programs that the tasks of a cluster start; a second one on the same GPU fails in mkdir."""
+
+
+def test_tasks_of_a_cluster_download_once_and_never_share_a_gpu(environment: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "locks").mkdir()
+    for name, text in TASKS.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    script = str(RECIPES / "cluster" / "array.sbatch")
+    environment |= {"HOME": str(tmp_path), "PATH": f"{environment['PATH']}:/usr/bin:/bin"}
+    tasks = [
+        subprocess.Popen(["bash", script], cwd=tmp_path, env={**environment, "SLURM_ARRAY_TASK_ID": str(number)})
+        for number in range(4)
+    ]
+    assert [task.wait(120) for task in tasks] == [0] * 4
+    assert (
+        sorted(Path(environment["LEDGER"]).read_text().split()) == ["downloaded"] + ["trained"] * 4 + ["unpacked"] * 4
+    )
+
+
 @pytest.mark.rare
 def test_a_notebook_locks_and_awaits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import nbclient

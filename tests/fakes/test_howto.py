@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = dict(
-    re.findall(r"```python\n# (test_\w+\.py)\n(.*?)```", (ROOT / "docs/howto/testing.md").read_text(), re.DOTALL)
+    re.findall(r"```python\n# (\w+\.py)\n(.*?)```", (ROOT / "docs/howto/testing.md").read_text(), re.DOTALL)
 )
 SITE = """
 import django
@@ -49,11 +49,11 @@ def plugin() -> str:
     return module
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
+@pytest.mark.parametrize("name", [name for name in EXAMPLES if name.startswith("test_")])
 def test_the_examples_of_the_page_pass(name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text(EXAMPLES[name])
-    if name == "test_stock.py":
-        (tmp_path / "conftest.py").write_text(SITE)
+    site = SITE if name == "test_stock.py" else ""
+    (tmp_path / "conftest.py").write_text(EXAMPLES["conftest.py"] + site)
     loaded = [] if entry_points(group="pytest11", name="interlock") else ["-p", plugin()]
     ran = pytest_in(tmp_path, *loaded, "-W", "error::pytest.PytestWarning")
     assert ran.returncode == 0, ran.stdout + ran.stderr
@@ -61,26 +61,37 @@ def test_the_examples_of_the_page_pass(name: str, tmp_path: Path) -> None:
 
 
 def test_the_page_has_all_the_examples() -> None:
-    assert list(EXAMPLES) == ["test_report.py", "test_shop.py", "test_tasks.py", "test_stock.py"]
+    assert list(EXAMPLES) == ["conftest.py", "test_report.py", "test_shop.py", "test_tasks.py", "test_stock.py"]
 
 
-def test_the_plugin_is_light_and_gives_way(tmp_path: Path) -> None:
+def test_the_plugin_is_light_and_brings_no_common_names(tmp_path: Path) -> None:
     """Every run of pytest loads the entry point by its name, so `-p no:interlock` can disable it."""
     installed = tmp_path / "interlock-0.dist-info"
     installed.mkdir()
     (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: interlock\nVersion: 0\n")
     (installed / "entry_points.txt").write_text(f"[pytest11]\ninterlock = {plugin()}\n")
     (tmp_path / "test_it.py").write_text(
-        "import sys, pytest\n"
+        "import sys\n"
         "HEAVY = {'click', 'rich', 'django', 'redis', 'sqlalchemy', 'interlock.testing.fakes'}\n"
+        "def test_light(): assert HEAVY & set(sys.modules) == set()\n"
+        "def test_ours(once_per_run): assert once_per_run('seven', lambda: 7) == 7\n"
+        "def test_not_ours(locks): pass\n"
+    )
+    with_it = pytest_in(tmp_path)
+    assert "fixture 'locks' not found" in with_it.stdout
+    assert "2 passed, 1 error" in with_it.stdout
+    without = pytest_in(tmp_path, "-p", "no:interlock")
+    assert "fixture 'once_per_run' not found" in without.stdout
+    assert "1 passed, 2 errors" in without.stdout
+
+
+def test_a_fixture_of_the_program_takes_precedence(tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text(EXAMPLES["conftest.py"])
+    (tmp_path / "test_it.py").write_text(
+        "import pytest\n"
         "@pytest.fixture\n"
         "def alocks(): return 'mine'\n"
-        "def test_light(): assert HEAVY & set(sys.modules) == set()\n"
         "def test_mine(alocks): assert alocks == 'mine'\n"
         "def test_theirs(locks): assert locks.lock('a').acquire().release()\n"
     )
-    with_it = pytest_in(tmp_path)
-    assert "3 passed" in with_it.stdout, with_it.stdout
-    without = pytest_in(tmp_path, "-p", "no:interlock")
-    assert "fixture 'locks' not found" in without.stdout
-    assert "2 passed, 1 error" in without.stdout
+    assert "2 passed" in pytest_in(tmp_path).stdout

@@ -3,7 +3,6 @@
 from tests.torture.judge import Verdict
 
 SHOWN = 20
-ENDED = {"ok": "granted", "fail": "timed out", "unknown": "broken off", "cut off": "cut off"}
 COLUMNS = (
     "store", "run", "operations", "faults", "violations", "excused", "lost without a fence", "longest stall, s",
 )  # fmt: skip
@@ -37,13 +36,11 @@ def as_row(verdict: Verdict, store: str, date: str) -> str:
         date: the date of the run.
     """
     plan, outcomes = verdict.run.plan, verdict.outcomes
-    ended = ", ".join(f"{outcomes[outcome]:,} {words}" for outcome, words in ENDED.items())
-    made = ", ".join(f"{name} {count}" for name, count in sorted(verdict.faults.items()))
     cells = (
         store,
-        f"{date}, {plan.secs:g} s, {plan.procs} processes of {plan.threads}, lease {plan.ttl:g} s, seed {plan.seed}",
-        f"{len(verdict.run.ops):,}: {ended}",
-        f"{verdict.faults.total()}: {made}",
+        f"{date}, {plan.secs:g} s, {plan.procs} x {plan.threads}, lease {plan.ttl:g} s, seed {plan.seed}",
+        f"{len(verdict.run.ops):,}: {outcomes['ok']:,} granted",
+        verdict.faults.total(),
         len(verdict.violations),
         verdict.excused,
         verdict.unfenced,

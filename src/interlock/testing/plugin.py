@@ -1,6 +1,7 @@
-"""The pytest plugin: fixtures with locks in memory, for tests of programs that lock.
+"""The pytest plugin: `once_per_run`, and a clock that freezegun leaves alone.
 
-Every pytest run with interlock installed loads it, so it imports nothing before a fixture is used.
+Every pytest run with interlock installed loads it, also where interlock is only a dependency of something else: it
+imports nothing before a fixture is used, and fixtures with common names are in `interlock.testing.fixtures`.
 """
 
 import os
@@ -11,9 +12,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from interlock.api._async.locks import AsyncLocks
-    from interlock.api._sync.locks import Locks
-    from interlock.testing.fakes import FakeLocks
     from interlock.testing.once_per_run import OncePerRun
 
 RUNS: "pytest.StashKey[OncePerRun]" = pytest.StashKey()
@@ -32,15 +30,6 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     if runs is not None:
         runs.wait()
         runs.close()
-
-
-@pytest.fixture
-def fake_locks() -> "Iterator[FakeLocks]":
-    """A store in memory, new for each test: the test moves its clock, and can order faults."""
-    from interlock.testing.fakes import FakeLocks
-
-    with FakeLocks() as fake:
-        yield fake
 
 
 @pytest.fixture(scope="session")
@@ -67,15 +56,3 @@ def once_per_run(pytestconfig: pytest.Config, once_per_run_url: "str | os.PathLi
     runs = pytestconfig.stash[RUNS] = OncePerRun(connect(once_per_run_url, namespace=f"once-per-run:{run}"))
     yield runs
     runs.end()
-
-
-@pytest.fixture
-def locks(fake_locks: "FakeLocks") -> "Locks":
-    """Locks for threads, in the memory of `fake_locks`."""
-    return fake_locks.connect()
-
-
-@pytest.fixture
-def alocks(fake_locks: "FakeLocks") -> "AsyncLocks":
-    """Locks for asyncio tasks, in the memory of `fake_locks`."""
-    return fake_locks.aconnect()
