@@ -81,7 +81,12 @@ def run(tree: Path, runtime: str, *tests: str) -> subprocess.CompletedProcess[st
     return subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True, start_new_session=True)
 
 
-def test_the_compiled_ways_are_clean(tree: Path, runtime: str) -> None:
+@pytest.mark.parametrize("slots", [64, 2])  # read at once: a line of the tests has several parts, or one
+def test_the_compiled_ways_are_clean(tree: Path, runtime: str, slots: int) -> None:
+    source = tree / SOURCE
+    text = source.read_text()
+    assert text.count("(64 * SLOT)") == 1
+    source.write_text(text.replace("(64 * SLOT)", f"({slots} * SLOT)"))
     build(tree)
     done = run(tree, runtime, *LANDS)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-6000:]
@@ -101,7 +106,7 @@ def test_processes_that_lock_by_them_are_clean(tree: Path, runtime: str) -> None
 @pytest.mark.parametrize(
     ("sound", "error", "says"),
     [
-        ("char text[SLOT];", "char text[SLOT - 8];", "AddressSanitizer"),
+        ("held[SLOT];", "held[SLOT - 8];", "AddressSanitizer"),
         ("value = value * 10 + (text[i] - '0');", "value = value * 100000000 + (text[i] - '0');", "runtime error"),
     ],
     ids=["a buffer that is too short", "a number that is too large"],

@@ -1,4 +1,4 @@
-/* A port of core/line.py for the most common steps of a line file: take a free lock, release it, wait behind one
+/* A port of core/line.py for the most common steps of a line file: take a free lock, release it, wait and stay behind one
  * exclusive holder, hand over to the first waiter.  No Python code runs between the system calls of a step: a process
  * that has just woken runs Python five times slower than a busy one.
  *
@@ -47,12 +47,15 @@
 #define SPINS 60
 #define MOST_SPIN 5000 /* microseconds */
 #define MOST_IDLE 8
-#define MOST_BYTES (64 * SLOT)
+#define PART (64 * SLOT) /* bytes of a line that are read at once */
+#define MOST_BYTES (16 << 20)
 #define MOST_TOKEN 80
+#define MOST_NAME (MOST_TOKEN + 32)
 
 /* Results of `enter`, besides a fence, and 0 for "not done". */
 #define TAKEN (-1)
 #define OTHERS_WAIT (-2)
+#define GUARD_IS_BUSY (-3)
 
 typedef struct {
     int fd;
@@ -61,7 +64,12 @@ typedef struct {
     Py_ssize_t held;    /* where the only holder stands; 0 for nobody, -1 for several */
     Py_ssize_t first, second, last; /* waiters; 0 for none */
     Py_ssize_t free;    /* where a claim can be written */
-    char data[MOST_BYTES];
+    Py_ssize_t mine;    /* the claim with the id of the caller; 0 for none */
+    int places;         /* the number of claims */
+    int busy;           /* 1 if another process has the guard */
+    char missing[MOST_NAME]; /* the pipe of another process that is not open here, and that the step needs; "" for none */
+    Py_ssize_t from, got; /* the part of the file that `data` has */
+    char data[PART];
 } Line;
 
 typedef struct {
@@ -139,9 +147,9 @@ read_slot(const char *text, Slot *slot)
 }
 
 static int
-has_id(const Line *line, Py_ssize_t at, const char *id)
+has_id(const char *slot, const char *id)
 {
-    return memcmp(line->data + at + ID_AT, id, ID_WIDTH) == 0;
+    return memcmp(slot + ID_AT, id, ID_WIDTH) == 0;
 }
 
 /* Copy an id, padded with spaces, into `padded`; 0 if it is too long for a slot. */
@@ -217,6 +225,7 @@ unguard(Line *line)
     line->fd = -1;
 }
 
+/* Take the guard; 0 if another process has it for long, -1 on an error. */
 static int
 take_guard(int fd)
 {
@@ -231,79 +240,139 @@ take_guard(int fd)
         busy = errno == EWOULDBLOCK;
     }
     Py_END_ALLOW_THREADS
-    return taken;
+    return taken ? 1 : busy ? 0 : -1;
 }
 
-/* Find the holder and the waiters. */
-static void
-survey(Line *line)
+/* Find the holder and the waiters, part by part; `id` is the padded id of a claim that enters, or NULL.  Return 0 if the
+ * file has no whole slots, or is too long. */
+static int
+survey(Line *line, const char *id)
 {
+    long long first = 0, second = 0, last = 0; /* fences */
     line->held = line->first = line->second = line->last = line->free = 0;
     line->top = 0;
-    for (Py_ssize_t at = line->head; at < line->size; at += SLOT) {
-        const char *slot = line->data + at;
-        long long fence = fence_at(slot);
-        line->top = fence > line->top ? fence : line->top;
-        if (memcmp(slot, "using   ", 8) == 0) {
-            line->held = line->held ? -1 : at;
-        } else if (memcmp(slot, "pending ", 8) == 0) {
-            if (!line->first || fence < fence_at(line->data + line->first)) {
-                line->second = line->first;
-                line->first = at;
-            } else if (!line->second || fence < fence_at(line->data + line->second)) {
-                line->second = at;
+    line->mine = line->places = 0;
+    line->size = line->head;
+    while (1) {
+        Py_ssize_t end = line->from + line->got;
+        for (; line->size + SLOT <= end; line->size += SLOT) {
+            const char *slot = line->data + (line->size - line->from);
+            Py_ssize_t at = line->size;
+            long long fence = fence_at(slot);
+            line->top = fence > line->top ? fence : line->top;
+            if (memcmp(slot, "using   ", 8) == 0) {
+                line->held = line->held ? -1 : at;
+            } else if (memcmp(slot, "pending ", 8) == 0) {
+                if (!line->first || fence < first) {
+                    line->second = line->first, second = first;
+                    line->first = at, first = fence;
+                } else if (!line->second || fence < second) {
+                    line->second = at, second = fence;
+                }
+                if (!line->last || fence > last)
+                    line->last = at, last = fence;
+            } else {
+                line->free = line->free ? line->free : at;
+                continue;
             }
-            if (!line->last || fence > fence_at(line->data + line->last))
-                line->last = at;
-        } else if (!line->free) {
-            line->free = at;
+            line->places++;
+            if (id != NULL && has_id(slot, id))
+                line->mine = at;
         }
+        if (line->size != end || end > MOST_BYTES)
+            return 0;
+        if (line->got < PART)
+            break;
+        line->from = end;
+        line->got = pread(line->fd, line->data, PART, end);
+        if (line->got < 0)
+            return 0;
     }
     line->free = line->free ? line->free : line->size;
+    return 1;
+}
+
+/* Return the waiter directly before a fence; 0 for none. */
+static Py_ssize_t
+waiter_before(Line *line, long long fence)
+{
+    Py_ssize_t before = 0;
+    long long highest = 0;
+    for (Py_ssize_t at = line->head; at < line->size; at += SLOT) {
+        if (at < line->from || at >= line->from + line->got) {
+            line->from = at;
+            line->got = pread(line->fd, line->data, PART, at);
+            if (line->got < SLOT)
+                return 0;
+        }
+        const char *slot = line->data + (at - line->from);
+        long long found = fence_at(slot);
+        if (memcmp(slot, "pending ", 8) == 0 && found < fence && found > highest)
+            before = at, highest = found;
+    }
+    return before;
+}
+
+/* Copy a slot; 0 if it cannot be read. */
+static int
+copy_slot(const Line *line, Py_ssize_t at, char *text)
+{
+    if (at < line->from || at >= line->from + line->got)
+        return pread(line->fd, text, SLOT, at) == SLOT;
+    memcpy(text, line->data + (at - line->from), SLOT);
+    return 1;
 }
 
 /* Take the guard and read the file, whose content begins with `head`; 0, without the guard, if Python must perform the
  * step.  If the program closed the descriptor, it may be another file's now, which has another offset (line_file.py). */
 static int
-guard(int fd, long long mark, const char *head, int pid, Line *line)
+guard(int fd, long long mark, const char *head, int pid, const char *id, Line *line)
 {
     line->fd = fd;
-    if (getpid() != pid || lseek(fd, 0, SEEK_CUR) != mark || !take_guard(fd))
+    if (getpid() != pid || lseek(fd, 0, SEEK_CUR) != mark)
         return 0;
-    line->size = pread(fd, line->data, MOST_BYTES, 0);
-    if (line->size < line->head || line->size >= MOST_BYTES || (line->size - line->head) % SLOT ||
-        memcmp(line->data, head, line->head)) {
+    int taken = take_guard(fd);
+    line->busy = taken == 0;
+    if (taken <= 0)
+        return 0;
+    line->from = 0;
+    line->got = pread(fd, line->data, PART, 0);
+    if (line->got < line->head || memcmp(line->data, head, line->head) || !survey(line, id)) {
         unguard(line);
         return 0;
     }
     line->now = clock_micros(CLOCK_MONOTONIC);
-    survey(line);
     return 1;
 }
 
-/* Return the descriptor of another process's pipe; -1 if it is not open here, is another file's now, or has no name. */
+/* Return the descriptor of another process's pipe; -1, with its name in `missing`, if it is not open here, is another
+ * file's now, or has no name. */
 static int
-pipe_of(const char *name, PyObject *others)
+pipe_of(Line *line, const char *name, PyObject *others)
 {
     struct stat found;
     PyObject *pipe = PyDict_GetItemString(others, name);
     int fd = pipe == NULL ? -1 : (int)number_attribute(pipe, "fd");
     if (fd < 0 || fstat(fd, &found) < 0 || found.st_nlink < 1 ||
-        found.st_ino != (ino_t)number_attribute(pipe, "inode") || found.st_dev != (dev_t)number_attribute(pipe, "device"))
+        found.st_ino != (ino_t)number_attribute(pipe, "inode") ||
+        found.st_dev != (dev_t)number_attribute(pipe, "device")) {
+        snprintf(line->missing, sizeof line->missing, "%s", name);
         return -1;
+    }
     return fd;
 }
 
 /* Parse an exclusive claim whose lease has not expired and whose process lives; 0 for any other, and if the liveness
  * pipe of its process is not open here yet. */
 static int
-read_live(const Line *line, Py_ssize_t at, Slot *slot, const char *token, PyObject *others)
+read_live(Line *line, Py_ssize_t at, Slot *slot, const char *token, PyObject *others)
 {
-    if (!read_slot(line->data + at, slot) || slot->until <= line->now)
+    char text[SLOT];
+    if (!copy_slot(line, at, text) || !read_slot(text, slot) || slot->until <= line->now)
         return 0;
     if (strcmp(slot->token, token) == 0)
         return 1;
-    int fd = pipe_of(slot->token, others);
+    int fd = pipe_of(line, slot->token, others);
     if (fd < 0)
         return 0;
     if (flock(fd, LOCK_SH | LOCK_NB) == 0) {
@@ -315,6 +384,35 @@ read_live(const Line *line, Py_ssize_t at, Slot *slot, const char *token, PyObje
 
 /* -- the steps ------------------------------------------------------------------------------------------ */
 
+/* Return 0; or the name of a pipe, so that Python can open it and call again. */
+static PyObject *
+not_done(const Line *line)
+{
+    return line->missing[0] ? PyUnicode_FromString(line->missing) : PyLong_FromLong(0);
+}
+
+/* Extend the lease of a waiter, and read the claim whose death it must notice, `before`; 0 if nothing was done. */
+static int
+stay(Line *line, double ttl, long pipe, Slot *before, const char *token, PyObject *others)
+{
+    Slot mine, first, last;
+    char text[SLOT];
+    if (!line->mine || line->mine == line->held || !copy_slot(line, line->mine, text) ||
+        !read_live(line, line->mine, &mine, token, others) || strcmp(mine.token, token))
+        return 0;
+    if (line->mine != line->first) {
+        if (!read_live(line, line->first, &first, token, others) || !read_live(line, line->last, &last, token, others))
+            return 0;
+        Py_ssize_t at = waiter_before(line, mine.fence);
+        if (!at || !read_live(line, at, before, token, others))
+            return 0;
+    }
+    long long until = line->now + (long long)(ttl * 1e6);
+    put_moment(text + UNTIL_AT, until > mine.until ? until : mine.until);
+    put_digits(text + PIPE_AT, pipe, PIPE_WIDTH);
+    return pwrite(line->fd, text, SLOT, line->mine) == SLOT;
+}
+
 static PyObject *
 enter(PyObject *module, PyObject *args)
 {
@@ -322,26 +420,28 @@ enter(PyObject *module, PyObject *args)
     const char *head, *tail, *token;
     Py_ssize_t tail_size;
     double ttl;
-    int fd, capacity, pid;
+    int fd, capacity, pid, queued;
     long pipe;
     long long mark;
     char padded[ID_WIDTH];
     Line line;
-    Slot holder, first, before;
-    if (!PyArg_ParseTuple(args, "iLy#Oidy#lsO!i", &fd, &mark, &head, &line.head, &id, &capacity, &ttl, &tail, &tail_size,
-                          &pipe, &token, &PyDict_Type, &others, &pid))
+    Slot holder = {0}, first, before;
+    if (!PyArg_ParseTuple(args, "iLy#Oidy#lsO!ii", &fd, &mark, &head, &line.head, &id, &capacity, &ttl, &tail,
+                          &tail_size, &pipe, &token, &PyDict_Type, &others, &pid, &queued))
         return NULL;
     long long answer = 0;
     int waits = 0;
-    if (tail_size == SLOT - TAIL_AT && pad(id, padded) && guard(fd, mark, head, pid, &line)) {
-        int lives = (pipe || !line.first) && line.held > 0 && read_live(&line, line.held, &holder, token, others);
+    line.missing[0] = line.busy = 0;
+    if (tail_size == SLOT - TAIL_AT && pad(id, padded) && guard(fd, mark, head, pid, padded, &line)) {
+        int lives = (pipe || !line.first) && (queued || !line.mine) && line.held > 0 &&
+                    read_live(&line, line.held, &holder, token, others);
         int free = line.held == 0 && !line.first && line.top > 0; /* a new line is left to Python */
-        for (Py_ssize_t at = line.head; lives && at < line.size; at += SLOT)
-            lives = !has_id(&line, at, padded);
-        if (free) {
+        before = holder;
+        if (queued) {
+            waits = lives && stay(&line, ttl, pipe, &before, token, others);
+        } else if (free) {
             answer = write_slot(&line, line.head, "using   ", ttl, padded, 0, tail);
         } else if (pipe) {
-            before = holder;
             /* Python removes a dead claim at the head of the line, or just before the new place. */
             waits = lives && (!line.first || (read_live(&line, line.first, &first, token, others) &&
                                               read_live(&line, line.last, &before, token, others)));
@@ -353,7 +453,9 @@ enter(PyObject *module, PyObject *args)
     }
     if (PyErr_Occurred())
         return NULL;
-    return waits ? Py_BuildValue("sL", before.token, holder.until - line.now) : PyLong_FromLongLong(answer);
+    if (waits)
+        return Py_BuildValue("sLi", before.token, holder.until - line.now, line.places + !queued);
+    return answer || line.busy ? PyLong_FromLongLong(line.busy ? GUARD_IS_BUSY : answer) : not_done(&line);
 }
 
 /* Hand over to the first waiter; return its id and fence if it is in this process, else 2; 0 if Python must do it. */
@@ -361,16 +463,17 @@ static PyObject *
 hand_over(Line *line, const char *token, PyObject *others)
 {
     Slot slot, head;
-    char text[ID_AT], message[ID_WIDTH + 32], name[MOST_TOKEN + 32];
+    char text[SLOT], message[ID_WIDTH + 32], name[MOST_NAME];
+    const char *id = text + ID_AT;
     if (!read_live(line, line->first, &slot, token, others) ||
-        (line->second && !read_live(line, line->second, &head, token, others)))
-        return PyLong_FromLong(0); /* Python removes a dead waiter that comes to the head of the line */
-    const char *waits = line->data + line->first, *id = waits + ID_AT;
+        (line->second && !read_live(line, line->second, &head, token, others)) ||
+        !copy_slot(line, line->first, text))
+        return not_done(line); /* Python removes a dead waiter that comes to the head of the line */
     int mine = strcmp(slot.token, token) == 0, size = ID_WIDTH;
     snprintf(name, sizeof name, "%s.%ld", slot.token, slot.pipe);
-    int pipe = mine ? -1 : pipe_of(name, others);
+    int pipe = mine ? -1 : pipe_of(line, name, others);
     if ((!mine && pipe < 0) || pwrite(line->fd, "done    ", 8, line->held) != 8)
-        return PyLong_FromLong(0);
+        return not_done(line);
     while (size > 0 && id[size - 1] == ' ')
         size--;
     if (!mine) {
@@ -380,7 +483,6 @@ hand_over(Line *line, const char *token, PyObject *others)
             errno = 0; /* the process is gone, or its pipe is full and wakes it anyway */
     }
     long long held = clock_micros(CLOCK_REALTIME);
-    memcpy(text, waits, ID_AT);
     memcpy(text, "using   ", 8);
     put_moment(text + HELD_AT, held);
     /* If this write fails, the next step on the line promotes the waiter. */
@@ -397,13 +499,15 @@ leave(PyObject *module, PyObject *args)
     const char *head, *token;
     int fd, capacity, pid;
     long long mark;
-    char padded[ID_WIDTH];
+    char padded[ID_WIDTH], held[SLOT];
     Line line;
     if (!PyArg_ParseTuple(args, "iLy#OisO!i", &fd, &mark, &head, &line.head, &id, &capacity, &token, &PyDict_Type, &others,
                           &pid))
         return NULL;
-    if (pad(id, padded) && guard(fd, mark, head, pid, &line)) {
-        if (line.held > 0 && has_id(&line, line.held, padded) && moment_at(line.data + line.held + UNTIL_AT) > line.now) {
+    line.missing[0] = line.busy = 0;
+    if (pad(id, padded) && guard(fd, mark, head, pid, NULL, &line)) {
+        if (line.held > 0 && copy_slot(&line, line.held, held) && has_id(held, padded) &&
+            moment_at(held + UNTIL_AT) > line.now) {
             if (!line.first && line.size <= line.head + MOST_IDLE * SLOT)
                 answer = PyLong_FromLong(pwrite(line.fd, "done    ", 8, line.held) == 8);
             else if (line.first && capacity == 1)
@@ -420,13 +524,15 @@ leave(PyObject *module, PyObject *args)
 
 static PyMethodDef methods[] = {
     {"enter", enter, METH_VARARGS,
-     "enter($module, fd, mark, head, id, capacity, ttl, tail, pipe, token, others, pid, /)\n--\n\n"
-     "Take a free lock, or stand in line where there is a pipe to wait at (0: none).\n\n"
-     "Return its fence, 0 (not done), -1 (taken), -2 (others wait); or, in line, whose death matters and the\n"
-     "microseconds until the holder's lease ends."},
+     "enter($module, fd, mark, head, id, capacity, ttl, tail, pipe, token, others, pid, queued, /)\n--\n\n"
+     "Take a free lock, or stand in line where there is a pipe to wait at (0: none); if `queued`, stay in line.\n\n"
+     "Return its fence, 0 (not done), -1 (taken), -2 (others wait), -3 (the guard is busy); in line, whose death\n"
+     "matters, the microseconds until the holder's lease ends, and the number of claims; or, not done, the pipe to\n"
+     "open first."},
     {"leave", leave, METH_VARARGS,
      "leave($module, fd, mark, head, id, capacity, token, others, pid, /)\n--\n\n"
-     "Leave a line; return 0 (not done), 1, 2 (told another process), or who of this process holds, and its fence."},
+     "Leave a line; return 0 (not done), 1, 2 (told another process), who of this process holds, and its fence; or,\n"
+     "not done, the pipe to open first."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -12,13 +12,14 @@ from importlib import import_module
 from typing import Any
 
 from interlock.core.claims import MICROS, Claim
-from interlock.core.queue import OCCUPIED, REFUSED, EnterResult, Wakeable
+from interlock.core.queue import BUSY, OCCUPIED, REFUSED, EnterResult, Wakeable
 from interlock.runtime import clock
 from interlock.runtime.process import pid
 from interlock.storekit._sync.step_queue import pause_before_look
 from interlock.stores.files.line_file import give_turn
 from interlock.stores.files.slots import tail
 from interlock.stores.files.steps import FileSteps
+from interlock.stores.files.system import system
 from interlock.stores.files.wakeups import FileWaiter
 
 native = None
@@ -27,8 +28,9 @@ if not os.environ.get("INTERLOCK_PURE"):
     with suppress(ImportError):
         native = import_module("interlock.stores.files._fast_path")
 
+ATTEMPTS = range(4)  # a step needs at most three pipes of other processes
 FAST_REFUSED, FAST_LEFT, FAST_LEFT_WITH_WAITERS = 0, 1, 2
-OTHERS_WAIT = -2
+OTHERS_WAIT, GUARD_IS_BUSY = -2, -3
 
 
 class Quick:
@@ -46,11 +48,13 @@ class Quick:
         has_gil = getattr(sys, "_is_gil_enabled", lambda: True)()
         self._others = steps.liveness.others if has_gil else {}
 
-    def enter(self, claim: Claim, waiter: Wakeable | None, may_queue: bool) -> EnterResult | None:
-        """Take a free lock, or enter the line of a held one.
+    def enter(
+        self, claim: Claim, waiter: Wakeable | None, may_queue: bool, already_queued: bool
+    ) -> EnterResult | None:
+        """Take a free lock, enter the line of a held one, or stay in the line.
 
         Args:
-            claim, waiter, may_queue: as in `AsyncQueue.enter`; for a claim that did not enter before.
+            claim, waiter, may_queue, already_queued: as in `AsyncQueue.enter`.
 
         Returns:
             The result; None if Python must perform the step.
@@ -82,20 +86,30 @@ class Quick:
             who,
             spec.label,
         )
-        with line.section.mutex:
-            if line.section.taken or line.retired or not line.is_there(now):
+        for _ in ATTEMPTS:
+            with line.section.mutex:
+                if line.section.taken or line.retired or not line.is_there(now):
+                    return None
+                answer = self._enter(
+                    line.fd, line.mark, line.head, id, spec.capacity, spec.ttl, end, pipe, token, self._others, pid(),
+                    already_queued,
+                )  # fmt: skip
+            if answer.__class__ is not str:
+                break
+            if not self._opens(answer):
                 return None
-            answer = self._enter(
-                line.fd, line.mark, line.head, id, spec.capacity, spec.ttl, end, pipe, token, self._others, pid()
-            )
+        else:
+            return None
         if answer.__class__ is tuple:
-            before, micros = answer
+            before, micros, places = answer
             waiter.watch((before,))  # type: ignore[union-attr]
-            return EnterResult("pending", poll_after=pause_before_look(steps.poll_after, micros))
+            return EnterResult("pending", poll_after=pause_before_look(steps.poll_after, micros, places))
         if answer > 0:
             if waiter is not None:
                 steps.waiters.remove(id)  # like the step in Python: nobody must wake its pipe, which others reuse
             return EnterResult("using", answer)
+        if answer == GUARD_IS_BUSY:  # the step in Python would keep others waiting for longer
+            return BUSY
         if answer == FAST_REFUSED or (answer == OTHERS_WAIT and not may_queue):
             return None
         return OCCUPIED if may_queue else REFUSED
@@ -107,15 +121,34 @@ class Quick:
         if line is None:
             return False
         token = steps.liveness.token
-        with line.section.mutex:
-            if line.section.taken or line.retired or not line.is_there(clock.now()):
+        for _ in ATTEMPTS:
+            with line.section.mutex:
+                if line.section.taken or line.retired or not line.is_there(clock.now()):
+                    return False
+                outcome = self._leave(
+                    line.fd, line.mark, line.head, claim.id, claim.spec.capacity, token, self._others, pid()
+                )
+            if outcome.__class__ is not str:
+                break
+            if not self._opens(outcome):
                 return False
-            outcome = self._leave(
-                line.fd, line.mark, line.head, claim.id, claim.spec.capacity, token, self._others, pid()
-            )
+        else:
+            return False
         if outcome.__class__ is tuple:
             steps.waiters.notify(*outcome)
             return True
         if outcome == FAST_LEFT_WITH_WAITERS:
             give_turn()  # otherwise the kernel, which expects a pipe's writer to sleep soon, delays the woken process
         return bool(outcome)
+
+    def _opens(self, name: str) -> bool:
+        """Open a pipe of another process that a step needs; return False to let Python do the step."""
+        liveness = self._steps.liveness
+        if self._others is not liveness.others:
+            return False
+        from interlock.stores.files.pipes import open_for_both  # POSIX only, like the compiled module
+
+        with suppress(OSError), liveness.section.entered():
+            liveness.open(name, open_for_both if "." in name else system.open_liveness)
+            return True
+        return False

@@ -40,10 +40,10 @@ class AsyncFileQueue(AsyncStepQueue):
     async def enter(
         self, claim: Claim, waiter: Wakeable | None, may_queue: bool, already_queued: bool
     ) -> EnterResult:
-        if self._quick is not None and not already_queued:
+        if self._quick is not None and (waiter is not None or not already_queued):
             # async only
             await rt.yield_to_loop()  # a quick step never waits, and would starve other tasks
-            result = self._quick.enter(claim, waiter, may_queue)
+            result = self._quick.enter(claim, waiter, may_queue, already_queued)
             if result is not None:
                 return result
         return await super().enter(claim, waiter, may_queue, already_queued)

@@ -41,8 +41,8 @@ class FileQueue(StepQueue):
     def enter(
         self, claim: Claim, waiter: Wakeable | None, may_queue: bool, already_queued: bool
     ) -> EnterResult:
-        if self._quick is not None and not already_queued:
-            result = self._quick.enter(claim, waiter, may_queue)
+        if self._quick is not None and (waiter is not None or not already_queued):
+            result = self._quick.enter(claim, waiter, may_queue, already_queued)
             if result is not None:
                 return result
         return super().enter(claim, waiter, may_queue, already_queued)
