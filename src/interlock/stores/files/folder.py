@@ -48,6 +48,7 @@ class Folder:
         self.kept = self.path / "kept"
         self._mode = mode
         self._allowed = allow
+        self._marker_path = f"{self.path}/{NAME}"
         self._marker: tuple[int, ...] = ()
         self.sharing: Sharing
         self.repair()
@@ -109,7 +110,7 @@ class Folder:
 
     def _found_marker(self) -> tuple[int, ...]:
         """Return the attributes that change when the marker is written or replaced."""
-        found = os.stat(self.path / NAME)
+        found = os.stat(self._marker_path)
         return found.st_ino, found.st_dev, found.st_mtime_ns
 
     def _is_in_use(self) -> bool:

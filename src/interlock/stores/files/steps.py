@@ -9,7 +9,7 @@ import contextlib
 import os
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -98,6 +98,7 @@ class FileSteps(StepStore, Notifier):
         self.trusted = 0.0
         self.verify: Callable[[], Callable[[str], object] | None] = lambda: None
         self._retired: set[LineFile] = set()
+        self._round = 0.0  # the end of the time for which renewals trust the check at the start of their round
         self._mutex = threading.RLock()  # re-entrant, because a signal handler may interrupt its own thread here
         soft = system.max_open_files()
         self._most_open = min(MAX_OPEN_FILES, soft // 4) if soft > 0 else MAX_OPEN_FILES
@@ -136,8 +137,10 @@ class FileSteps(StepStore, Notifier):
 
     def _guarded(self, line: LineFile, transition: Transition, args: tuple[Any, ...]) -> StepResult | None:
         """Perform a step of a line; the caller releases the guard."""
-        if transition is renew:
-            line.trusted = self.trusted = 0.0  # a renewal must notice removed files
+        if transition is renew:  # it must notice removed files
+            line.trusted = 0.0
+            if clock.now() >= self._round:
+                self.trusted = 0.0
         data = line.guard()
         if line.lost:
             line.lost, self.trusted = False, 0.0
@@ -204,6 +207,14 @@ class FileSteps(StepStore, Notifier):
             line.unguard()
             give_turn()  # otherwise the kernel, which expects a pipe's writer to sleep soon, delays the woken process
         return mine
+
+    def renew_many(self, ids_by_key: Mapping[str, Sequence[str]]) -> Mapping[str, StepResult]:
+        """Check the folder once for many renewals, which check their own files only; renew nothing."""
+        with contextlib.suppress(OSError, StoreError):  # each renewal checks again, and raises the error
+            self.trusted = self._round = 0.0
+            self.trust()
+            self._round = self.trusted
+        return {}
 
     def notify_others(self, promoted: Sequence[QueuedClaim]) -> None:
         """Do nothing: the step itself notifies waiters in other processes."""
