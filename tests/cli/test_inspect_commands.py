@@ -17,7 +17,7 @@ from tests.support.cli_processes import CliRunner
 from tests.support.terminal import terminal
 
 CLAIM_KEYS = [
-    "id", "state", "kind", "units", "capacity", "fence", "host", "pid", "thread", "label", "since",
+    "id", "state", "kind", "units", "capacity", "fence", "host", "pid", "instance", "thread", "label", "since",
     "waiting_since", "held_since", "expires_in",
 ]  # fmt: skip
 
@@ -69,7 +69,7 @@ def test_nothing_is_empty_in_json(seen: Seen, space: str) -> None:
     assert seen.json("show", "book") == {"name": "book", "holders": [], "waiters": [], "store": space}
     status, printed, _ = seen("evict", "book", "--json")
     assert status == 1
-    assert json.loads(printed) == {"name": "book", "id": None, "evicted": 0}
+    assert json.loads(printed) == {"name": "book", "id": None, "instance": None, "evicted": 0}
 
 
 # ls and show
@@ -218,9 +218,27 @@ def test_evict_removes_all_claims_or_one(seen: Seen, locks: interlock.Locks) -> 
     assert seen("evict", "pool", grants[1].id) == (0, "Removed 1 claim of 'pool'.\n", "")
     assert seen("evict", "pool", grants[1].id)[0] == 1
     assert grants[1].id in seen("evict", "pool", grants[1].id)[2]
-    assert seen.json("evict", "pool", grants[0].id) == {"name": "pool", "id": grants[0].id, "evicted": 1}
+    assert seen.json("evict", "pool", grants[0].id) == {
+        "name": "pool", "id": grants[0].id, "instance": None, "evicted": 1,
+    }  # fmt: skip
     assert seen("evict", "--yes", "pool")[1] == "Removed 1 claim of 'pool'.\n"
     assert locks.claims() == []
+
+
+def test_evict_removes_the_claims_of_one_instance(seen: Seen, space: str, locks: interlock.Locks) -> None:
+    with interlock.connect(space, instance="worker-7") as named:
+        grants = [named.lock(name).acquire() for name in ("book", "shelf", "hall")]
+        other = locks.lock("desk").acquire()
+        assert "(worker-7)" in seen("ls")[1]
+        assert "(worker-7)" in seen("show", "book")[1]
+        assert seen("evict", "book", "--instance", "worker-7") == (0, "Removed 1 claim of 'book'.\n", "")
+        assert seen("evict", "desk", "--instance", "worker-7")[0] == 1
+        assert seen.json("evict", "--instance", "worker-7") == {
+            "name": None, "id": None, "instance": "worker-7", "evicted": 2,
+        }  # fmt: skip
+        assert seen("evict", "--instance", "worker-7")[2] == "interlock: No claim of 'worker-7' was removed.\n"
+        assert [view.id for view in locks.claims()] == [other.id]
+        eventually(lambda: not any(grant.held for grant in grants))
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from interlock.cli import main
         (["ls", "--jsn"], "--jsn"),
         (["show"], "Missing argument 'NAME'"),
         (["show", ""], "must not be empty"),
-        (["evict"], "Missing argument 'NAME'"),
+        (["evict"], "Give the NAME of a lock, or --instance."),
         (["watch", "--interval"], "requires an argument"),
         (["doctor", "--store", "nonsense://here"], "Unknown store scheme"),
         (["ls", "--store", "here"], "not a store URL"),

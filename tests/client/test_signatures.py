@@ -23,7 +23,7 @@ BY_POSITION = {  # as in the standard library
     "connect": ["url"],
     "aconnect": ["url"],
     "claims": ["name"],
-    "evict": ["id"],
+    "evict": ["name", "id"],
     "acquire": ["blocking", "timeout"],
 }
 

@@ -119,3 +119,19 @@ def test_tasks_have_the_same_faults(fake: FakeLocks) -> None:
         await locks.close()
 
     asyncio.run(body())
+
+
+def test_a_client_can_have_an_instance_as_one_of_connect(fake: FakeLocks) -> None:
+    locks = fake.connect(instance="worker-7", takeover=True)
+    grant = locks.lock("book").acquire()
+    assert [view.instance for view in fake.connect().claims()] == ["worker-7"]
+    assert locks.evict(instance="worker-7") == 1
+    assert grant.lost
+
+
+def test_a_client_of_tasks_can_have_an_instance_too(fake: FakeLocks) -> None:
+    async def main() -> None:
+        async with fake.aconnect(instance="worker-7", takeover=True).lock("book"):
+            assert [view.instance for view in fake.connect().claims()] == ["worker-7"]
+
+    asyncio.run(main())

@@ -199,6 +199,8 @@ def connect(
     password: Callable[[], str] | None = None,
     dial: Callable[[], object] | None = None,
     config: Mapping[str, object] | None = None,
+    instance: str | None = None,
+    takeover: bool = False,
 ) -> Locks:
     """Return the locks of a store, for threads.
 
@@ -211,12 +213,16 @@ def connect(
         password: returns the password for each new connection, such as a cloud token (PostgreSQL, MySQL, MariaDB).
         dial: returns a new connection of psycopg or PyMySQL, for settings that a URL cannot contain.
         config: settings of the client of a bucket by name, such as those for encryption (s3://, gs://, az://).
+        instance: a stable name of this process in its deployment, such as its pod in a StatefulSet; listings show it.
+            1 to 64 printable ASCII characters without spaces.
+        takeover: True to remove, at the first acquire, the claims that earlier processes of this `instance` left.
 
     Raises:
         InvalidArgument: an argument is out of range, or the scheme is unknown.
         StoreError: the store is unusable; the message gives the next step.
+        Unsupported: the store does not support `takeover`.
     """
-    return _connected(Locks, connect, url, namespace, ttl, password, dial, config)
+    return _connected(Locks, connect, url, namespace, ttl, password, dial, config, instance, takeover)
 
 
 def aconnect(
@@ -227,20 +233,23 @@ def aconnect(
     password: Callable[[], str] | None = None,
     dial: Callable[[], object] | None = None,
     config: Mapping[str, object] | None = None,
+    instance: str | None = None,
+    takeover: bool = False,
 ) -> "AsyncLocks":
     """Return the locks of a store, for asyncio tasks; a plain function, like `connect`.
 
     Args:
-        url, namespace, ttl, password, dial, config: as for `connect`.
+        url, namespace, ttl, password, dial, config, instance, takeover: as for `connect`.
 
     Raises:
         InvalidArgument: an argument is out of range, or the scheme is unknown.
         StoreError: the store is unusable; the message gives the next step.
+        Unsupported: the store does not support `takeover`.
     """
     # Loaded late, so that programs without an event loop do not load asyncio.
     from interlock.api._async.locks import AsyncLocks
 
-    return _connected(AsyncLocks, aconnect, url, namespace, ttl, password, dial, config)
+    return _connected(AsyncLocks, aconnect, url, namespace, ttl, password, dial, config, instance, takeover)
 
 
 def _connected(
@@ -252,28 +261,35 @@ def _connected(
     password: Callable[[], str] | None,
     dial: Callable[[], object] | None,
     config: Mapping[str, object] | None,
+    instance: str | None,
+    takeover: bool,
 ) -> L:
     url = given_url(url)
-    locks = kind(open_store(url, connects is aconnect, password, dial, config), namespace=namespace, ttl=ttl)
+    store = open_store(url, connects is aconnect, password, dial, config)
+    locks = kind(store, namespace=namespace, ttl=ttl, instance=instance, takeover=takeover)
     by_url = all(each is None for each in (password, dial, config))  # all that another process needs
     locks._client.source = (_again, connects, url) if isinstance(url, str) and by_url else None
     return locks
 
 
-_arrived: "dict[tuple[object, str, str, float], Locks | AsyncLocks]" = {}
+_arrived: "dict[tuple[object, str, str, float, str | None], Locks | AsyncLocks]" = {}
 
 
-def _again(make: "Callable[..., Locks | AsyncLocks]", url: str, namespace: str, ttl: float) -> BaseClient:
+def _again(
+    make: "Callable[..., Locks | AsyncLocks]", url: str, namespace: str, ttl: float, instance: str | None
+) -> BaseClient:
     """Connect like another process did; all unpickled objects share the connection.
+
+    It has the instance, but takes nothing over: the process that sent it may live on another host.
 
     Raises:
         InvalidArgument, StoreError: as `connect`.
     """
-    place = make, url, namespace, ttl
+    place = make, url, namespace, ttl, instance
     with loading:
         found = _arrived.get(place)
         if found is None or found._client.closed:
-            found = _arrived[place] = make(url, namespace=namespace, ttl=ttl)
+            found = _arrived[place] = make(url, namespace=namespace, ttl=ttl, instance=instance)
         return found._client
 
 

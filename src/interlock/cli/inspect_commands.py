@@ -125,39 +125,58 @@ COLOURS = {"fail": "red", "warn": "yellow", "ok": ""}  # the worst first
 
 
 @click.command()
-@name_argument
+@click.argument("name", required=False, shell_complete=completed("names"))
 @click.argument("id", required=False, shell_complete=completed("ids"))
+@click.option("--instance", metavar="TEXT", help="Only claims of processes that connected with this instance=.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @json_option
 @namespace_option
 @store_option
-def evict(name: str, id: str | None, yes: bool, store: str | None, namespace: str, as_json: bool) -> int:
+def evict(
+    name: str | None,
+    id: str | None,
+    instance: str | None,
+    yes: bool,
+    store: str | None,
+    namespace: str,
+    as_json: bool,
+) -> int:
     """Remove all claims of the lock NAME, or only the claim ID (`interlock show` lists claims).
+
+    With --instance, only the claims of that instance are removed, of all locks if NAME is omitted.
 
     The holder of an evicted claim is notified at its next renewal, within a third of the lease; until then it may
     work at the same time as the next holder. On a terminal the command asks first.
 
     Exit status: 0 if a claim was removed, 1 if none was.
     """
+    if name is None and instance is None:
+        raise click.UsageError("Give the NAME of a lock, or --instance.")
+    what = repr(instance if name is None else name)
     with connect(store, namespace=namespace) as locks:
         asks = not yes and sys.stdin.isatty() and sys.stderr.isatty()
-        count = locks.evict(name, id) if not asks or _confirmed(locks, name, id) else 0
+        removes = not asks or _confirmed(locks, name, id, instance, what)
+        count = locks.evict(name, id, instance=instance) if removes else 0
     if as_json:
-        output.print_json({"name": name, "id": id, "evicted": count})
+        output.print_json({"name": name, "id": id, "instance": instance, "evicted": count})
     elif count:
-        click.echo(f"Removed {_claims(count)} of {one_line(repr(name))}.")
+        click.echo(f"Removed {_claims(count)} of {one_line(what)}.")
     else:
-        say(f"No claim of {name!r} was removed" + ("." if id is None else f": {id} is not in its line."))
+        say(f"No claim of {what} was removed" + ("." if id is None else f": {id} is not in its line."))
     return 0 if count else CONFLICT
 
 
-def _confirmed(locks: Locks, name: str, id: str | None) -> bool:
-    views = [view for view in locks.claims(name) if view.id and id in (None, view.id)]  # not the record
+def _confirmed(locks: Locks, name: str | None, id: str | None, instance: str | None, what: str) -> bool:
+    views = [
+        view
+        for view in locks.claims(name)
+        if view.id and id in (None, view.id) and instance in (None, view.instance)  # not the record
+    ]
     if not views:
         return False
     out = output.console(stderr=True)
-    out.print(output.claims_table(out, [output.line_of(name, views)]))
-    return click.confirm(f"Remove {_claims(len(views))} of {one_line(repr(name))}?", err=True)
+    out.print(output.claims_table(out, output.lines_of(views)))
+    return click.confirm(f"Remove {_claims(len(views))} of {one_line(what)}?", err=True)
 
 
 def _claims(count: int) -> str:

@@ -97,6 +97,7 @@ def claim_json(view: ClaimView) -> dict[str, Any]:
         "fence": view.fence,
         "host": view.host,
         "pid": None if view.state == DONE else view.pid,
+        "instance": view.instance,
         "thread": view.thread,
         "label": view.label,
         "since": iso(view.since),
@@ -224,7 +225,7 @@ def _main_facts(view: ClaimView) -> tuple[str, str, str, str, str, str]:
     return (
         "holder" if view.state == "using" else "waiter",
         view.kind,
-        f"{view.pid}@{view.host}",
+        f"{view.pid}@{view.host}" + (f" ({view.instance})" if view.instance else ""),
         view.label,
         ago(view.since or 0),
         f"in {duration(view.expires_in)}",

@@ -17,6 +17,7 @@ from interlock.core.claims import (
     checked_at_most,
     checked_count,
     checked_flag,
+    checked_instance,
     checked_name,
     checked_text,
     checked_timeout,
@@ -46,8 +47,12 @@ class BaseClient:
         store: the store of the claims.
         namespace: separates applications that share a store.
         ttl: default lease of its locks in seconds; None for the store's own.
+        instance: the stable name of this process; None without one.
+        takeover: True if its first acquire removes the claims of earlier processes of this name.
 
     Attributes:
+        instance, takeover: these arguments; `takeover` is False when it was done.
+        since: the start of the process that connected, in milliseconds since the epoch; 0 without an instance.
         source: `connect`, `aconnect` and the URL, for another process; None if the connection was not made from a
             URL.
         closed: True from the start of `close()`.
@@ -55,7 +60,7 @@ class BaseClient:
         now: the clock of its leases, in seconds.
     """
 
-    def __init__(self, store: Store, namespace: str, ttl: float | None) -> None:
+    def __init__(self, store: Store, namespace: str, ttl: float | None, instance: str | None, takeover: bool) -> None:
         self.store = store
         self.namespace = checked_text(namespace, "namespace", MAX_NAME)
         self.ttl = store.default_ttl if ttl is None else self.checked_ttl(ttl)
@@ -63,11 +68,32 @@ class BaseClient:
         self.source: tuple[Callable[..., object], Callable[..., object], str] | None = None
         self.now = store.now
         self.listeners: Listeners = {}
+        self.instance = None if instance is None else checked_instance(instance)
+        self.takeover = checked_flag(takeover, "takeover")
+        self.since = 0
+        if takeover:
+            if instance is None:
+                raise InvalidArgument(
+                    "takeover=True needs instance=, the stable name of this process. Give e.g. the name of its pod."
+                )
+            self.need("waiters", "takeover")
+        if instance is not None:
+            from interlock.runtime.incarnation import began  # loaded late, because few programs need it
+
+            self.since = began()
 
     @property
     def where(self) -> str:
         """The name of the store for messages, without passwords."""
         return type(self.store).__name__ if self.source is None else masked(self.source[2])
+
+    def mark(self) -> str:
+        """Return what the claims of this process say before the name of their thread; "" without an instance."""
+        if self.instance is None:
+            return ""
+        from interlock.runtime.incarnation import this_process
+
+        return this_process(self.instance, self.since).mark
 
     def check_open(self) -> None:
         """Raise StoreError if the connection was closed."""
@@ -135,11 +161,11 @@ class BaseClient:
             checked_timeout(True, timeout), renew, on_lost, at_least, most, on_wanted, max_waiters=max_waiters
         )
 
-    def need(self, feature: Feature) -> None:
-        """Raise Unsupported if the store lacks a feature."""
+    def need(self, feature: Feature, words: str = "") -> None:
+        """Raise Unsupported if the store lacks a feature; `words` name what needs it."""
         if feature not in self.store.features:
             raise Unsupported(
-                f"{self.where} does not support {WORDS.get(feature, feature)}. "
+                f"{self.where} does not support {words or WORDS.get(feature, feature)}. "
                 "Use a store that does, such as postgresql://, redis:// or file://.",
                 feature,
             )
@@ -191,4 +217,4 @@ class BaseClient:
                 f"store that both reach, or connect again in that process."
             )
         again, connect, url = self.source
-        return again, (connect, url, self.namespace, self.ttl)
+        return again, (connect, url, self.namespace, self.ttl, self.instance)

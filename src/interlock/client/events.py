@@ -24,7 +24,7 @@ class Event(NamedTuple):
         label: the lock's label.
         waited: seconds since the call of acquire; None for an event without such a call.
         held: seconds since the acquisition; None if the lock was not acquired, or without a listener at that time.
-        reason: the cause of a loss, a withdrawal or a failed renewal; otherwise empty.
+        reason: the cause of a loss, a withdrawal, a failed renewal or a takeover; otherwise empty.
     """
 
     kind: EventKind

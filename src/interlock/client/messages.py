@@ -87,7 +87,8 @@ def _held_by(holders: Sequence[ClaimView]) -> str:
 
 def _who(view: ClaimView) -> str:
     label = f" {view.label!r}" if view.label else ""
-    return f"{view.thread}{label} of process {view.pid} on {view.host}"
+    instance = f" ({view.instance})" if view.instance else ""
+    return f"{view.thread}{label} of process {view.pid}{instance} on {view.host}"
 
 
 def closed_meanwhile(spec: LockSpec) -> StoreError:

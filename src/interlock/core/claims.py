@@ -22,6 +22,8 @@ MIN_DURATION = 0.001  # seconds
 MAX_LABEL = 200
 MAX_SHOWN_LENGTH = 60  # characters of an invalid value in a message
 MICROS = 1_000_000  # in a second
+MAX_INSTANCE = 64
+INSTANCE_MARK = "\t"  # ends an instance, and the mark of its process, before the printable name of a thread
 SEPARATOR = "\0"  # between the namespace and the name; neither may contain it
 
 
@@ -83,6 +85,7 @@ class ClaimView(NamedTuple):
         since: the time of creation, seconds since the epoch, by the clock of the host or store; None for a record.
         expires_in: seconds until the lease, or the record, expires.
         held_since: the time of the acquisition, like `since`; None for a waiter, or if the store does not record it.
+        instance: the `instance` of the connection; "" if it has none, and for a detached claim.
     """
 
     name: str
@@ -98,6 +101,7 @@ class ClaimView(NamedTuple):
     since: float | None
     expires_in: float
     held_since: float | None = None
+    instance: str = ""
 
     @property
     def waiting_since(self) -> float | None:
@@ -132,6 +136,17 @@ def record_view(key: str, seconds: float) -> ClaimView:
         seconds: the time until the record expires.
     """
     return ClaimView(name_of(key), "", DONE, 0, 0, None, "", 0, "", "", None, seconds)
+
+
+def with_instance(view: ClaimView) -> ClaimView:
+    """Return a view of a store with its instance, which the text of the thread contains."""
+    instance, marked, rest = view.thread.partition(INSTANCE_MARK)
+    return view._replace(instance=instance, thread=rest.partition(INSTANCE_MARK)[2]) if marked else view
+
+
+def thread_of(who: str) -> str:
+    """Return the name of the thread or task of a claim, without an instance."""
+    return who.rpartition(INSTANCE_MARK)[2]
 
 
 def kind_of(units: int, capacity: int) -> str:
@@ -198,6 +213,21 @@ def checked_text(text: object, what: str, longest: int) -> str:
             f"The {what} must be encodable as UTF-8 ({error.reason}). Replace lone surrogates."
         ) from None
     return text
+
+
+def checked_instance(instance: object) -> str:
+    """Return `instance` if it is a valid name of a process, else raise InvalidArgument."""
+    if (
+        not isinstance(instance, str)
+        or not (instance.isascii() and instance.isprintable())
+        or " " in instance
+        or not 1 <= len(instance) <= MAX_INSTANCE
+    ):
+        raise InvalidArgument(
+            f"instance must be 1 to {MAX_INSTANCE} printable ASCII characters without spaces, not "
+            f"{shown_value(instance)}. Give a stable name of this process, e.g. the name of its pod."
+        )
+    return instance
 
 
 def checked_seconds(

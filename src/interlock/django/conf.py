@@ -31,7 +31,7 @@ DATABASE_STORE = "interlock.django.databases.DatabaseStore"
 ORM_STORE = "interlock.django.store.OrmStore"
 MAX_CONNECTIONS = "MAX_CONNECTIONS"
 OF_LOCATION = frozenset({"config", "dial", "password"})  # arguments of `connect`
-KEYS = frozenset({"LOCATION", "BACKEND", "ALIAS", "NAMESPACE", "TTL", "OPTIONS", "NAME"})
+KEYS = frozenset({"LOCATION", "BACKEND", "ALIAS", "NAMESPACE", "TTL", "INSTANCE", "TAKEOVER", "OPTIONS", "NAME"})
 
 
 class StoreSettings(NamedTuple):
@@ -41,7 +41,7 @@ class StoreSettings(NamedTuple):
         location: the URL of a store; None without one.
         backend: the import path of a store class; None for the locks of a database.
         options: keyword arguments for that class, for the database's store, or for `connect` with the location.
-        namespace, ttl: as for `interlock.connect`; a `ttl` of None is the store's own default.
+        namespace, ttl, instance, takeover: as for `interlock.connect`.
     """
 
     location: str | None
@@ -49,6 +49,8 @@ class StoreSettings(NamedTuple):
     options: Options
     namespace: str
     ttl: float | None
+    instance: str | None = None
+    takeover: bool = False
 
     def __repr__(self) -> str:
         shown = masked(self.location) if self.location is not None else self.backend or self.database
@@ -139,7 +141,8 @@ def place(alias: str) -> StoreSettings:
         )
     if MAX_CONNECTIONS in options:
         options["max_connections"] = options.pop(MAX_CONNECTIONS)
-    return StoreSettings(location, backend, options, given.get("NAMESPACE", ""), given.get("TTL"))
+    process = given.get("INSTANCE"), given.get("TAKEOVER", False)
+    return StoreSettings(location, backend, options, given.get("NAMESPACE", ""), given.get("TTL"), *process)
 
 
 def database_of_claims() -> str:

@@ -26,7 +26,8 @@ def make_locks(alias: str = DEFAULT, namespace: str | None = None) -> Locks:
         namespace: replaces the configured namespace.
     """
     found = place(alias)
-    return Locks(found.open(False), namespace=found.namespace if namespace is None else namespace, ttl=found.ttl)
+    space = found.namespace if namespace is None else namespace
+    return Locks(found.open(False), namespace=space, ttl=found.ttl, instance=found.instance, takeover=found.takeover)
 
 
 def make_alocks(alias: str = DEFAULT) -> "AsyncLocks":
@@ -34,7 +35,9 @@ def make_alocks(alias: str = DEFAULT) -> "AsyncLocks":
     from interlock.api._async.locks import AsyncLocks
 
     found = place(alias)
-    return AsyncLocks(found.open(True), namespace=found.namespace, ttl=found.ttl)
+    return AsyncLocks(
+        found.open(True), namespace=found.namespace, ttl=found.ttl, instance=found.instance, takeover=found.takeover
+    )
 
 
 class Configured(Generic[L]):

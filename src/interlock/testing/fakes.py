@@ -39,20 +39,24 @@ class FakeLocks:
         self._drops: Counter[str] = Counter()
         self._stalled_until = 0.0
 
-    def connect(self, *, namespace: str = "", ttl: float | None = None) -> Locks:
+    def connect(
+        self, *, namespace: str = "", ttl: float | None = None, instance: str | None = None, takeover: bool = False
+    ) -> Locks:
         """Return a client for threads.
 
         Args:
-            namespace: as for `interlock.connect`.
+            namespace, instance, takeover: as for `interlock.connect`.
             ttl: seconds of lease, by this object's clock.
         """
-        made = Locks(_FakeStore(self), namespace=namespace, ttl=ttl)
+        made = Locks(_FakeStore(self), namespace=namespace, ttl=ttl, instance=instance, takeover=takeover)
         self._locks.append(made)
         return made
 
-    def aconnect(self, *, namespace: str = "", ttl: float | None = None) -> AsyncLocks:
+    def aconnect(
+        self, *, namespace: str = "", ttl: float | None = None, instance: str | None = None, takeover: bool = False
+    ) -> AsyncLocks:
         """Return a client for asyncio tasks; arguments as for `connect`."""
-        return AsyncLocks(_FakeStore(self), namespace=namespace, ttl=ttl)
+        return AsyncLocks(_FakeStore(self), namespace=namespace, ttl=ttl, instance=instance, takeover=takeover)
 
     def advance(self, seconds: float) -> None:
         """Move the clock forward: leases expire, waiters get the locks, and the former holders are notified.

@@ -121,7 +121,7 @@ class ContractWorld:
 
         Args:
             around: wraps the store, for example in one that loses replies.
-            how: namespace and ttl, as for `connect`.
+            how: namespace, ttl, instance and takeover, as for `connect`.
         """
         return self.connect_with(around or (lambda store: store), **how)[0]
 
@@ -133,14 +133,15 @@ class ContractWorld:
         self._open.append(locks)
         return locks, faulty
 
-    def stale_claim(self, spec: LockSpec, store: Store | None = None) -> str:
+    def stale_claim(self, spec: LockSpec, store: Store | None = None, who: str = "a ghost") -> str:
         """Enter a claim that is never renewed or released, like that of a dead process; return its id.
 
         Args:
             spec: the lock, with a key without a namespace.
             store: the store to use; None for a new one.
+            who: the name of its thread, after the mark of its instance.
         """
-        claim = Claim(fresh_id(), spec, "a ghost")
+        claim = Claim(fresh_id(), spec, who)
         queue = self.eye._client.state().queue if store is None else store.queue()
         queue.enter(claim, queue.subscribe(), True, False)
         return claim.id

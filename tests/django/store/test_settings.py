@@ -48,6 +48,16 @@ def test_entries_are_chosen_by_their_alias(tmp_path: Path) -> None:
         assert list(locks) == ["default", "reports", "third"]
 
 
+def test_an_entry_can_name_the_instance_and_take_over(tmp_path: Path) -> None:
+    place = {"LOCATION": f"sqlite:///{tmp_path}/locks.db", "INSTANCE": "worker-7", "TAKEOVER": True}
+    with override_settings(INTERLOCK={"default": place}):
+        with locks.lock("a"):
+            assert [view.instance for view in locks.claims()] == ["worker-7"]
+    with override_settings(INTERLOCK={"default": {**place, "INSTANCE": None}}):
+        with pytest.raises(InvalidArgument, match="takeover=True needs instance="):
+            locks.lock("a")
+
+
 def test_options_of_a_location_are_arguments_of_connect() -> None:
     location = {"LOCATION": "s3://bucket?region=x", "OPTIONS": {"config": {"no_such_setting": "5ecret"}}}
     with override_settings(INTERLOCK={"default": location}):

@@ -11,7 +11,7 @@ from interlock.client._sync.lock import AllLock, Lock, RLock, held_around
 from interlock.client.arguments import OnBusy, P, checked_items, label_of_items, seconds_of
 from interlock.client.base_lock import ReadWrite, Same
 from interlock.client.events import Listener, listen
-from interlock.core.claims import SEPARATOR, WRITER_UNITS, Check, ClaimView, checked_count
+from interlock.core.claims import SEPARATOR, WRITER_UNITS, Check, ClaimView, checked_count, checked_instance
 from interlock.core.errors import InvalidArgument, LockError
 from interlock.core.functions import name_of_arguments
 from interlock.runtime import _threads as rt
@@ -53,10 +53,19 @@ class Locks(Same):
         store: the store of the claims.
         namespace: separates applications that share a store.
         ttl: default lease of its locks in seconds; None for the store's own.
+        instance, takeover: as for `connect`.
     """
 
-    def __init__(self, store: Store, *, namespace: str = "", ttl: float | None = None) -> None:
-        self._client = Client(store, namespace, ttl)
+    def __init__(
+        self,
+        store: Store,
+        *,
+        namespace: str = "",
+        ttl: float | None = None,
+        instance: str | None = None,
+        takeover: bool = False,
+    ) -> None:
+        self._client = Client(store, namespace, ttl, instance, takeover)
         if not rt.IS_ASYNC:  # load its modules now: a child forked during an import would hang in its own import
             self._client.state()
 
@@ -511,19 +520,28 @@ class Locks(Same):
         """List the namespaces with a holder or a waiter; none if the store can't."""
         return self._client.state().queue.namespaces()
 
-    def evict(self, name: str, id: str | None = None) -> int:
+    def evict(self, name: str | None = None, id: str | None = None, *, instance: str | None = None) -> int:
         """Remove a claim of any program.
 
         A holder of this connection is notified before the call returns; other holders are notified at their next
         renewal.
 
         Args:
-            name: the lock's name.
+            name: the lock's name; None, with `instance`, for all locks of this namespace.
             id: the claim's id; None for all claims of the lock.
+            instance: only the claims of processes that connected with this `instance`; None for all.
 
         Returns:
             The number of removed claims.
+
+        Raises:
+            InvalidArgument: neither a name nor an instance.
+            Unsupported: `instance` on a store that does not keep it.
         """
+        if instance is not None:
+            return self._client.evict_instance(checked_instance(instance), name, id)
+        if name is None:
+            raise InvalidArgument("evict() needs a name or instance=. Find claims with claims().")
         return self._client.evict(self._client.key(name), id)
 
     def doctor(self) -> list[Check]:

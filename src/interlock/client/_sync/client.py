@@ -17,7 +17,18 @@ from interlock.client.events import GLOBAL_LISTENERS
 from interlock.client.messages import EXPIRED_OR_EVICTED, closed_meanwhile, time_is_over, too_many_wait
 from interlock.core._sync.acquire import acquire
 from interlock.core._sync.protocols import Waiting
-from interlock.core.claims import DONE, USING, Claim, ClaimView, LockSpec, name_of, shown_text
+from interlock.core.claims import (
+    DONE,
+    MAX_LABEL,
+    SEPARATOR,
+    USING,
+    Claim,
+    ClaimView,
+    LockSpec,
+    name_of,
+    shown_text,
+    with_instance,
+)
 from interlock.core.errors import LockError, LockTimeout, StoreError, UnknownOutcome
 from interlock.core.failures import NoAnswer, Refused, Unreachable
 from interlock.core.line import unchecked
@@ -42,6 +53,7 @@ class State:
     Attributes:
         here: the process.
         queue: its queue of the store.
+        mark: what its claims say before the name of the thread; "" without an instance.
         watchdog: renews the held claims.
         entering: the calls of acquire in progress, by claim.
         leaving: the claims that are being released, and their owners; `close()` waits for them.
@@ -52,21 +64,26 @@ class State:
     def __init__(self, client: "Client", here: rt.Here) -> None:
         self.here = here
         self.queue = client.store.queue()
+        self.mark = client.mark()
         self.watchdog = Watchdog(client, self.queue)
         self.entering: dict[str, Entering] = {}
         self.leaving: dict[str, tuple[Claim, rt.Caller]] = {}
         self.holds: dict[tuple[str, rt.Caller, object], tuple[ref[Grant], ReentryCount]] = {}
+
+    def marked(self, who: str) -> str:
+        """Return the name of a thread as its claims say it, with the instance."""
+        return (self.mark + who)[:MAX_LABEL]
 
 
 class Client(BaseClient):
     """A connection to a store.
 
     Args:
-        store, namespace, ttl: as for `BaseClient`.
+        store, namespace, ttl, instance, takeover: as for `BaseClient`.
     """
 
-    def __init__(self, store: Store, namespace: str, ttl: float | None) -> None:
-        super().__init__(store, namespace, ttl)
+    def __init__(self, store: Store, namespace: str, ttl: float | None, instance: str | None, takeover: bool) -> None:
+        super().__init__(store, namespace, ttl, instance, takeover)
         self._here = rt.here if store.in_process else rt.checked_here
         self._states: dict[rt.Here, State] = {}
         self._making = rt.Mutex()
@@ -135,9 +152,14 @@ class Client(BaseClient):
         Raises:
             Busy: `options.max_waiters` others wait.
         """
-        state, started = self.state(), self.now()
+        state, who = self.state(), shown_text(owner.get_name())
+        if state.mark:
+            if self.takeover:
+                self._take_over(state)
+            who = state.marked(who)
+        started = self.now()
         id, entering = rt.fresh_id(), state.entering
-        claim: Claim = unchecked(Claim, (id, spec, shown_text(owner.get_name())))
+        claim: Claim = unchecked(Claim, (id, spec, who))
         call: AcquireCall[Waiting] | None = None
         grant = None
         # In this order, because `close` sets `closed` first, and then checks the entering calls.
@@ -280,11 +302,42 @@ class Client(BaseClient):
             state.watchdog.leave(claim)
             raise
 
+    def _take_over(self, state: State) -> None:
+        """Remove the claims that earlier processes of this instance left, in this namespace.
+
+        Simultaneous first calls all do so.  After a failure the next acquire tries again.
+        """
+        from interlock.runtime.incarnation import author_of, this_process
+
+        mine = this_process(self.instance or "", self.since)
+        taken: list[str] = []
+        try:
+            for view in state.queue.look(self.namespace + SEPARATOR):
+                author = author_of(view)
+                if author is not None and author.is_over(mine):
+                    reason = f"left by process {view.pid} on {view.host}, an earlier {mine.instance}"
+                    # A claim of a dead process keeps its id: nobody renames it.
+                    if self.evict(self.namespace + SEPARATOR + view.name, view.id, reason):
+                        taken.append(f"{view.name!r} (process {view.pid} on {view.host})")
+            self.takeover = False
+        finally:
+            if taken:
+                log.warn("Took over as %s, and removed the claims of: %s", mine.instance, ", ".join(taken))
+
     def look(self, key: str) -> list[ClaimView]:
         """List the claims of a key, or of all keys of a namespace."""
-        return self.state().queue.look(key)
+        return [with_instance(view) for view in self.state().queue.look(key)]
 
-    def evict(self, key: str, id: str | None) -> int:
+    def evict_instance(self, instance: str, name: str | None, id: str | None) -> int:
+        """Remove the claims of an instance, also those of a living process; arguments as in `Locks.evict`."""
+        self.need("waiters", "evict(instance=…)")
+        removed = 0
+        for view in self.look(self.namespace + SEPARATOR if name is None else self.key(name)):
+            if view.instance == instance and id in (None, view.id):
+                removed += self.evict(self.namespace + SEPARATOR + view.name, view.id)
+        return removed
+
+    def evict(self, key: str, id: str | None, reason: str = "") -> int:
         """Remove a claim, or all claims of a name; notify holders and listeners here."""
         if id == "":  # for some stores "" means all claims
             return 0
@@ -305,7 +358,7 @@ class Client(BaseClient):
             else:  # another state may use another store, and its callbacks belong to another loop
                 state.watchdog.verify_soon(grant.id)
         for view in seen[:removed]:
-            self.emit("evicted", Claim(view.id, LockSpec(key, label=view.label)), fence=view.fence)
+            self.emit("evicted", Claim(view.id, LockSpec(key, label=view.label)), fence=view.fence, reason=reason)
         return removed
 
     def delete_run_result(self, key: str) -> bool:

@@ -10,6 +10,7 @@ from interlock.client.events import GLOBAL_LISTENERS
 from interlock.client.lease import HELD, RELEASED
 from interlock.client.messages import CONNECTION_CLOSED, EXPIRED_OR_EVICTED, LEASE_ENDED
 from interlock.core._sync.protocols import Queue
+from interlock.core.claims import thread_of
 from interlock.core.errors import NotHeld, StoreError, Unsupported
 from interlock.core.line import RENEWAL_WANTED
 from interlock.runtime import _threads as rt
@@ -101,7 +102,8 @@ class Grant(_AsyncBody, BaseGrant):
         client.need("detach")
         self.check()
         watchdog = self._watchdog
-        claim = self._claim._replace(id=rt.fresh_id())
+        # A detached claim is no instance's: it belongs to every program that has the token.
+        claim = self._claim._replace(id=rt.fresh_id(), who=thread_of(self._claim.who))
         watchdog.watched.pop(self.id, None)  # from here on the old id is not renewed
         try:
             held = client.adopt(client.state(), self.id, claim, True)

@@ -20,8 +20,8 @@ def attach(client: Client, text: str, ttl: float | None, options: AcquireOptions
     """
     token = _token_for(client, text)
     owner = rt.caller()
-    claim = Claim(rt.fresh_id(), _spec_of(client, token, ttl), shown_text(owner.get_name()))
     state, sent = client.state(), client.now()
+    claim = Claim(rt.fresh_id(), _spec_of(client, token, ttl), state.marked(shown_text(owner.get_name())))
     state.entering[claim.id] = claim, owner  # `close` waits for it
     try:
         held = client.adopt(state, token.id, claim)

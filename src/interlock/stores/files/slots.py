@@ -157,7 +157,9 @@ def tail(units: int, capacity: int, ttl: int, once: bool, alive: str, home: str,
     host = "".join(letter if "!" <= letter <= "~" else "?" for letter in host)[:64]
     fixed = f"units={units}/{capacity} ttl={ttl} once={once:d} alive={alive} pid={pid} host={host}"
     room = SLOT - TAIL_AT - len(fixed) - len(" thread= label=") - 1
-    text = f"{fixed} thread={_fit(who, 60)} label={_fit(label, room - 60)}"
+    # An instance makes the thread's text longer: it gets the room that the label leaves.
+    thread = _fit(who, max(60, room - len(_fit(label, room - 60).encode())))
+    text = f"{fixed} thread={thread} label={_fit(label, room - len(thread.encode()))}"
     return text.encode().ljust(SLOT - TAIL_AT - 1) + b"\n"
 
 

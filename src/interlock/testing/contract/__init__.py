@@ -53,6 +53,7 @@ CHAPTERS = (
     "cancellation",
     "signals",
     "inspection",
+    "instances",
     "events",
     "lost_replies",
     "waiting",
