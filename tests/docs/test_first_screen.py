@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 import interlock
 from interlock.testing.waiting import eventually
 from tests.docs.pages import ROOT, blocks_of
+from tests.servers import RedisServer, need
 from tests.support.cli_processes import Process
 
 SCREENS = ("README.md", "docs/index.md")
@@ -70,3 +72,17 @@ def test_the_second_program_waits_and_ls_shows_what_the_page_shows(
 def test_the_asyncio_form_is_a_whole_program(screen: str, environment: dict[str, str]) -> None:
     (program,) = [block.text for block in blocks_of(ROOT / screen) if "asyncio.run(" in block.text]
     assert start(program, environment).ended() == (0, "one task at a time\n", None)
+
+
+def test_the_table_of_extras_has_each_extra() -> None:
+    rows = (ROOT / "README.md").read_text().partition("| extra | installs |")[2].partition("\n\n")[0].splitlines()[2:]
+    named = {name for row in rows for name in re.findall("`(\\w+)`", row.split("|")[1])}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert named == set(project["optional-dependencies"])
+
+
+def test_redis_needs_no_package(environment: dict[str, str]) -> None:
+    need("valkey")
+    with RedisServer() as server:
+        program = f"import interlock\nwith interlock.connect({server.url!r}) as locks, locks.lock('a'): print('held')"
+        assert start(program, environment).ended() == (0, "held\n", None)
