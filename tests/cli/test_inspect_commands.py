@@ -81,18 +81,47 @@ def test_ls_shows_a_row_for_each_lock(seen: Seen, space: str, locks: interlock.L
     me = f"{os.getpid()}@"
     store, header, first, second = rows(printed)
     assert store == [f"Store {space}"]
-    assert header == ["Lock", "Kind", "Holders", "Waiters", "First", "Label", "Since"]
-    assert first[:4] == ["book:1", "reader", "2", "0"]
-    assert second[:4] == ["book:2", "exclusive", "1", "0"]
-    assert second[4].startswith(me)
-    assert second[5:] == ["nightly", "just now"]
+    assert header == ["Lock", "Kind", "Holder", "Label", "Since", "Waiters"]
+    assert first[:2] == ["book:1", "reader"]
+    assert first[2].startswith(me)
+    assert first[2].endswith(" and 1 more")
+    assert first[3:] == ["just now", "0"]
+    assert second[:2] == ["book:2", "exclusive"]
+    assert second[2].startswith(me)
+    assert second[3:] == ["nightly", "just now", "0"]
+
+
+def test_ls_shows_the_longest_wait(seen: Seen, locks: interlock.Locks) -> None:
+    with locks.lock("book"):
+        (holder,) = locks.claims("book")
+    waiters = [holder._replace(state="pending", since=time.time() - seconds) for seconds in (70, 250, 10)]
+    table = output.locks_table(output.console(), [output.line_of("book", [holder, *waiters])])
+    assert [str(column.header) for column in table.columns][-2:] == ["Waiters", "Longest wait"]
+    assert [str(next(iter(column.cells))) for column in table.columns][-2:] == ["3", "4 min"]
+
+
+def test_ls_shows_how_much_of_a_semaphore_is_in_use(seen: Seen, locks: interlock.Locks) -> None:
+    with locks.semaphore("pool", 5, units=2), locks.semaphore("pool", 5):
+        assert rows(seen("ls")[1])[2][:2] == ["pool", "semaphore 3 of 5"]
+
+
+def test_a_holder_is_shown_with_the_time_of_its_hold(locks: interlock.Locks) -> None:
+    with locks.lock("book"):
+        (holder,) = locks.claims("book")
+    now = time.time()
+    holder = holder._replace(since=now - 8000, held_since=now - 130)
+    table = output.locks_table(output.console(), [output.line_of("book", [holder])])
+    assert str(next(iter(table.columns[3].cells))) == ""
+    assert str(next(iter(table.columns[4].cells))) == "2 min ago"
 
 
 def test_ls_counts_no_record_of_once_as_a_holder(seen: Seen, locks: interlock.Locks) -> None:
     locks.once("book", keep=60).run(lambda: None)
     with locks.lock("book"):
         _, printed, _ = seen("ls")
-    assert rows(printed)[2][:4] == ["book", "exclusive, once", "1", "0"]
+    book, kind, holder, *_ = rows(printed)[2]
+    assert (book, kind) == ("book", "exclusive, once")
+    assert "more" not in holder
 
 
 def test_ls_shows_waiters_beside_a_record(seen: Seen, locks: interlock.Locks) -> None:
@@ -100,7 +129,8 @@ def test_ls_shows_waiters_beside_a_record(seen: Seen, locks: interlock.Locks) ->
     (record,) = locks.claims("book")
     waiter = record._replace(state="pending", id="1", units=1, capacity=1, since=1.0, label="waits")
     table = output.locks_table(output.console(), [output.line_of("book", [record, waiter])])
-    assert [str(next(iter(column.cells))) for column in table.columns][2:6] == ["0", "1", "0@", "waits"]
+    holder, label, since, waiters = [str(next(iter(column.cells))) for column in table.columns][2:6]
+    assert (holder, label, since[:8], waiters) == ("", "", "kept for", "1")
 
 
 def test_a_record_of_once_is_shown_as_a_record(seen: Seen, locks: interlock.Locks) -> None:
@@ -282,6 +312,19 @@ def test_watch_on_a_terminal_keeps_a_table_until_ctrl_c(run_cli: CliRunner) -> N
         person.see("No lock is held in")
         person.press("\x03")
         assert "\x1b[?25h" in person.see(r"(?s).*ended 0")[0]  # the cursor is shown again
+
+
+def test_watch_draws_what_is_left_of_a_lease_and_colours_long_waits(locks: interlock.Locks) -> None:
+    with locks.lock("book"):
+        (holder,) = locks.claims("book")
+    now = time.time()
+    waiters = [holder._replace(id=str(age), state="pending", since=now - age) for age in (5, 70, 700)]
+    line = output.line_of("book", [holder._replace(expires_in=12.5), *waiters])
+    table = output.claims_table(output.console(), [line], {holder.id: 30.0})
+    assert [str(row.style) for row in table.rows] == ["bold", "", "yellow", "red"]
+    shown = [str(cell) for cell in table.columns[-1].cells]
+    assert re.fullmatch("(█{5}░{5}|#{5}-{5}) in 12 s", shown[0])
+    assert not re.search("[█#]", "".join(shown[1:]))
 
 
 def test_a_reader_that_goes_away_ends_it_quietly(run_cli: CliRunner) -> None:

@@ -34,9 +34,9 @@ def start(program: str, environment: dict[str, str]) -> Process:
 def rows_of(output: str) -> list[dict[str, str]]:
     """Return the rows of `interlock ls`, without what differs from run to run."""
     head, _, *rows = [line for line in output[output.index(" Lock ") :].splitlines() if line.strip()]
-    starts = [match.start() for match in re.finditer(r"\S+", head)]
+    starts = [match.start() for match in re.finditer(r"\S+(?: \S+)*", head)]
     columns = [slice(*ends) for ends in zip(starts, [*starts[1:], None], strict=True)]
-    varying = re.compile(r"just now|\d+ s ago|\d+@.*")
+    varying = re.compile(r"just now|\d+ s( ago)?|\d+@.*")
     return [
         {
             head[column].strip(): "*" if varying.fullmatch(row[column].strip()) else row[column].strip()

@@ -96,15 +96,15 @@ def _fit(driver: webdriver.Remote) -> None:
     driver.set_window_size(2 * VIEW[0] - width, 2 * VIEW[1] - height)
 
 
-def show_as(driver: webdriver.Remote, width: int, scheme: str) -> None:
+def show_as(driver: webdriver.Remote, width: int, scheme: str, height: int = VIEW[1]) -> None:
     """Show the page as on a screen of another width, to a user who prefers a colour scheme.
 
     Args:
         driver: the browser.
-        width: pixels.
+        width, height: pixels.
         scheme: "light" or "dark".
     """
-    screen = {"width": width, "height": VIEW[1], "deviceScaleFactor": 1, "mobile": False}
+    screen = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
     driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen)
     features = [{"name": "prefers-color-scheme", "value": scheme}]
     driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})

@@ -4,6 +4,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
+from functools import partial
 from typing import Any
 
 import click
@@ -77,13 +78,17 @@ def watch(interval: float, store: str | None, namespace: str, as_json: bool) -> 
     name = called(store)
     out = output.console()
     updates = out.is_terminal and not as_json
+    leases: dict[str, float] = {}
     from rich.live import Live
 
     with suppress(KeyboardInterrupt), connect(store, namespace=namespace) as locks:
         with Live(console=out, auto_refresh=False) if updates else nullcontext() as live:
             while True:
                 lines = output.lines_of(locks.claims())
-                picture = _picture(output.claims_table, out, lines, place_of(name, locks))
+                holders = [view for line in lines for view in line.holders]
+                leases = {view.id: max(leases.get(view.id, 0.0), view.expires_in) for view in holders}
+                table = partial(output.claims_table, leases=leases)
+                picture = _picture(table, out, lines, place_of(name, locks))
                 if as_json:
                     found = [output.line_json(line) for line in lines]
                     output.print_json({"time": output.iso(time.time()), "store": name, "locks": found}, compact=True)

@@ -4,7 +4,7 @@ import math
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import groupby
 from operator import attrgetter
@@ -20,16 +20,19 @@ if TYPE_CHECKING:
 
 SAY_AFTER = 1.0  # seconds of waiting until the terminal shows the holder
 WIDE = 10_000  # columns without a terminal: nothing is cut or wrapped
-FOLDED = frozenset(("Lock", "Process", "First", "Label", "Finding"))  # columns that are folded when space is short
-SPARE = (
+FOLDED = frozenset(("Lock", "Process", "Holder", "Label", "Finding"))  # columns that are folded when space is short
+SPARE = (  # left out in this order rather than that a name is folded
     "Label",
-    "First",
     "Since",
+    "Longest wait",
+    "Holder",
     "Lease ends",
-)  # left out in this order rather than that a name is folded
+)
 SPARE_LATER = ("Kind", "Process")  # left out where names would not even have this space:
 NAME_SPACE = 16  # columns
 INDENT = 8 * " "
+LONG, VERY_LONG = 60.0, 600.0  # seconds of waiting from which a waiter is coloured
+BAR = 10  # characters of the bar of a lease
 SPANS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"))
 
 
@@ -47,8 +50,12 @@ class OutputLine(NamedTuple):
 
     @property
     def kinds(self) -> str:
-        """The kinds of its claims, as text."""
-        return ", ".join(dict.fromkeys(view.kind for view in (*self.holders, *self.waiters)))
+        """The kinds of its claims, as text; for a semaphore the units in use, of its capacity."""
+        views = (*self.holders, *self.waiters)
+        used = sum(view.units for view in self.holders if view.state != DONE)
+        limit = min((view.capacity for view in views if view.kind.startswith("semaphore")), default=0)
+        full = f"semaphore {used} of {limit}"
+        return ", ".join(dict.fromkeys(full if view.kind.startswith("semaphore") else view.kind for view in views))
 
 
 def lines_of(views: Iterable[ClaimView]) -> list[OutputLine]:
@@ -171,26 +178,56 @@ def fitting(
     return table_of([columns[i] for i in kept], [[row[i] for i in kept] for row in rows], styles)
 
 
-def locks_table(out: "Console", lines: Iterable[OutputLine]) -> "Table":
+def locks_table(out: "Console", lines: Sequence[OutputLine]) -> "Table":
     """Return a table with a row for each lock."""
+    columns = ["Lock", "Kind", "Holder", "Label", "Since", "Waiters", "Longest wait"]
     rows = []
     for line in lines:
-        first = min((*line.holders, *line.waiters), key=lambda view: view.state == DONE)
-        _, _, process, label, since, lease = _main_facts(first)
         holders = sum(view.state != DONE for view in line.holders)
-        rows.append((line.name, line.kinds, str(holders), str(len(line.waiters)), process, label, since or lease))
-    return fitting(out, ("Lock", "Kind", "Holders", "Waiters", "First", "Label", "Since"), rows)
+        process = label = since = lease = ""
+        if line.holders:
+            _, _, process, label, since, lease = _main_facts(min(line.holders, key=lambda view: view.state == DONE))
+        more = f" and {holders - 1} more" if holders > 1 else ""
+        waits = duration(max(_waited(view) for view in line.waiters)) if line.waiters else ""
+        rows.append((line.name, line.kinds, process + more, label, since or lease, str(len(line.waiters)), waits))
+    return fitting(out, columns if any(line.waiters for line in lines) else columns[:-1], rows)
 
 
-def claims_table(out: "Console", lines: Iterable[OutputLine]) -> "Table":
-    """Return a table with a row for each claim."""
-    claims = [(line.name, view) for line in lines for view in (*line.holders, *line.waiters)]
-    return fitting(
-        out,
-        ("Lock", "State", "Kind", "Process", "Label", "Since", "Lease ends"),
-        [(name, *_main_facts(view)) for name, view in claims],
-        ["bold" if view.state == "using" else "" for _, view in claims],
-    )
+def claims_table(out: "Console", lines: Iterable[OutputLine], leases: Mapping[str, float] | None = None) -> "Table":
+    """Return a table with a row for each claim.
+
+    Args:
+        out: the terminal.
+        lines: the claims.
+        leases: the longest lease seen of each holder, in seconds by id, for a bar of what is left; None for no bar.
+    """
+    rows, styles = [], []
+    for line in lines:
+        for view in (*line.holders, *line.waiters):
+            *facts, lease = _main_facts(view)
+            if leases is not None and view.state == "using":
+                lease = f"{_bar(view.expires_in / max(leases[view.id], 0.001), out)} {lease}"
+            rows.append((line.name, *facts, lease))
+            styles.append(_style(view))
+    return fitting(out, ("Lock", "State", "Kind", "Process", "Label", "Since", "Lease ends"), rows, styles)
+
+
+def _bar(share: float, out: "Console") -> str:
+    full, empty = "#-" if out.options.ascii_only else "█░"
+    length = math.ceil(min(max(share, 0.0), 1.0) * BAR)
+    return full * length + empty * (BAR - length)
+
+
+def _waited(view: ClaimView) -> float:
+    return time.time() - (view.since or time.time())
+
+
+def _style(view: ClaimView) -> str:
+    """Return the style of a claim's row: holders are bold, who waits long is coloured."""
+    if view.state != "pending":
+        return "bold" if view.state == "using" else ""
+    waited = _waited(view)
+    return "red" if waited >= VERY_LONG else "yellow" if waited >= LONG else ""
 
 
 def picture_of(*parts: "str | Table") -> object:
@@ -227,7 +264,7 @@ def _main_facts(view: ClaimView) -> tuple[str, str, str, str, str, str]:
         view.kind,
         f"{view.pid}@{view.host}" + (f" ({view.instance})" if view.instance else ""),
         view.label,
-        ago(view.since or 0),
+        ago(view.held_since or view.since or 0),
         f"in {duration(view.expires_in)}",
     )
 

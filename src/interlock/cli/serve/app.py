@@ -6,7 +6,7 @@ import math
 import socket
 import threading
 import time
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Collection, Mapping
 from ipaddress import ip_address
 from pathlib import Path
@@ -34,6 +34,7 @@ MAX_OPEN_CONNECTIONS = 100  # connections; if there are more, the connection wit
 MOST_REQUESTS = 1000  # concurrent requests, also of closed connections; the server refuses more
 IO_TIMEOUT = 1  # seconds that an end waits for a client that does not read
 REFRESH_INTERVAL = 0.9  # seconds between two looks at the store; the page asks once a second
+MOST_EVICTIONS = 20  # that are shown, the newest first
 MOST_CLAIMS = 1000  # that are sent; a browser with more is slow
 FILES = Path(__file__).parent / "page"
 STRANGE = "This host name is not allowed. Pass it to interlock serve with --allow-host.\n"
@@ -101,6 +102,7 @@ class Page:
         self._mutex = threading.Lock()
         self._latest: dict[str, object] = {}
         self._looked_at = -math.inf
+        self._evictions: deque[dict[str, str | None]] = deque(maxlen=MOST_EVICTIONS)
 
     def look(self, request: Request) -> Response:
         """Send what there is to see; all viewers share one look at the store a second."""
@@ -116,18 +118,35 @@ class Page:
         except LockError as error:
             return {"error": str(error)}
         shown = output.lines_of(views[:MOST_CLAIMS])
-        return {"locks": [output.line_json(line) for line in shown], "hidden": max(0, len(views) - MOST_CLAIMS)}
+        return {
+            "locks": [output.line_json(line) for line in shown],
+            "hidden": max(0, len(views) - MOST_CLAIMS),
+            "evictions": list(self._evictions),
+        }
 
     async def evict(self, request: Request) -> Response:
         """Evict a claim."""
         self._check(request.headers)
         name, id = await _claim_of(request)
-        count = await asyncio.to_thread(self._locks.evict, name, id)
-        if count:
-            asked = "?" if request.client is None else request.client.host
-            say(f"Evicted claim {id} of {name!r} at the request of {asked}.")
+        by = "?" if request.client is None else request.client.host
+        count = await asyncio.to_thread(self._evict, name, id, by)
         self._looked_at = -math.inf
         return JSONResponse({"evicted": count})
+
+    def _evict(self, name: str, id: str, by: str) -> int:
+        """Evict a claim; return 1 if it was there.
+
+        Args:
+            name: the lock's name.
+            id: the claim's id.
+            by: the address of the caller.
+        """
+        who = next((f"{view.pid}@{view.host}" for view in self._locks.claims(name) if view.id == id), id)
+        count = self._locks.evict(name, id)
+        if count:
+            say(f"Evicted claim {id} of {name!r} at the request of {by}.")
+            self._evictions.appendleft({"time": output.iso(time.time()), "name": name, "claim": who, "by": by})
+        return count
 
     def _check(self, headers: Headers) -> None:
         """Accept only requests with the token from this page; a form cannot send such headers."""
