@@ -35,7 +35,6 @@ napoleon_numpy_docstring = False
 
 FOR_CONTRIBUTORS = (
     "adr/",
-    "explanation/mutants",
     "explanation/seeds-redis",
 )
 """Pages that are linked from one for contributors, and are neither in the sidebar nor found by the search."""

@@ -18,19 +18,19 @@ from model_checker.handoff.configurations import Configuration as Handoff
 from model_checker.handoff.world import World as HandoffWorld
 from model_checker.pending.mutants import HARMLESS
 
-DOCS = Path(__file__).parents[2] / "docs"
+ROOT = Path(__file__).parents[2]
 PAGES = {
-    "seeds": "explanation/seeds.md",
-    "pending": "explanation/protocol.md",
-    "files": "adr/0028-inside-the-file-store.md",
-    "handoff": "explanation/handoff.md",
-    "share": "adr/0030-proof-of-the-shared-folder.md",
+    "seeds": "docs/explanation/seeds.md",
+    "pending": "model_checker/pending/README.md",
+    "files": "docs/adr/0028-inside-the-file-store.md",
+    "handoff": "model_checker/handoff/README.md",
+    "share": "docs/adr/0030-proof-of-the-shared-folder.md",
 }
 
 
 def page(name: str) -> list[str]:
     """The lines of the page that shows a proof."""
-    return (DOCS / PAGES[name]).read_text(encoding="utf-8").splitlines()
+    return (ROOT / PAGES[name]).read_text(encoding="utf-8").splitlines()
 
 
 @pytest.mark.parametrize(
