@@ -87,7 +87,7 @@ def test_what_does_not_wait_is_no_coroutine_in_either_colour(pair: tuple[Any, An
         assert not inspect.iscoroutinefunction(other)
         return
     waits = {"acquire", "release", "renew", "locked", "claims", "namespaces", "evict", "doctor", "close"}
-    waits |= {"attach", "detach", "is_done", "forget"}
+    waits |= {"attach", "detach", "downgrade", "is_done", "forget"}
     waits &= public(other)
     found = {name for name in public(other) if inspect.iscoroutinefunction(inspect.getattr_static(other, name))}
     assert found == waits

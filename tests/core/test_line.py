@@ -78,6 +78,8 @@ ADOPTED = X._replace(
     channel=HERE.channel,
     liveness_token=HERE.liveness_token,
 )  # fmt: skip
+WRITER, READER = there("x", units=3, capacity=3), there("z", PENDING, 1, 3)
+SMALLER = ADOPTED._replace(id="x", capacity=3)
 
 STEPS = [
     (enter, EMPTY, (claim(), HERE, True, False), StepResult(line(MINE, max_fence=9_000_000), MINE)),
@@ -173,6 +175,12 @@ STEPS = [
           ADOPTED._replace(capacity=2))),
     (adopt, line(ADOPTED), ("x", claim(), HERE), StepResult(None, ADOPTED)),
     (adopt, line(X), ("x", claim("x"), HERE), StepResult(line(ADOPTED._replace(id="x")), ADOPTED._replace(id="x"))),
+    (adopt, line(WRITER, READER, Y), ("x", claim("x", capacity=3), HERE),
+     StepResult(line(SMALLER, promoted(READER, slot=1), Y), SMALLER, (promoted(READER, slot=1),))),
+    (adopt, line(WRITER), ("x", claim("x", 4, 3), HERE),
+     StepResult(line(SMALLER._replace(units=3)), SMALLER._replace(units=3))),
+    (adopt, line(there("x", units=2, capacity=3)), ("x", claim("x", capacity=3), HERE),
+     StepResult(line(SMALLER._replace(units=2)), SMALLER._replace(units=2))),
     (evict, line(X, Y, ONCE), ("x",), StepResult(line(promoted(Y), ONCE), 1, (promoted(Y),))),
     (evict, line(X, Y, ONCE), ("y",), StepResult(line(X, ONCE), 1, (Y,))),
     (evict, line(X, Y, record_expires=1), (None,), StepResult(line(record_expires=1), 2, (Y,))),

@@ -17,6 +17,10 @@ PLAIN = ["enter", "enter", "enter", "try", "leave", "leave", "leave", "leave", "
 """The steps of short lines of exclusive locks, which compiled code performs."""
 CROWDED = [*["enter"] * 12, "try", "again", "leave", "finish", "renew", "adopt", "evict all", "pass"]
 """The steps of long lines."""
+SHRINKS = [*["enter"] * 8, "renew", "adopt", *["shrink"] * 4, *["leave"] * 8]
+"""The steps of every third game, in which holders of the whole lock become smaller."""
+SHARED = [[(1, WRITER_UNITS), (1, WRITER_UNITS), (WRITER_UNITS, WRITER_UNITS)], [(1, 3), (1, 3), (3, 3)]]
+"""The kinds of these games."""
 LONG, BRIEF, PASS = 600.0, 5.0, 6.0  # seconds
 RECORD = 20.0  # seconds
 
@@ -95,13 +99,17 @@ def play(
     chance = random.Random(seed)
     key = f"game{SEPARATOR}of {seed} é\n'\\"
     known: dict[str, tuple[int, Claim]] = {}
-    some_kinds = chance.choice([KINDS, KINDS[:3], [(1, 3)], [(1, 1), (1, WRITER_UNITS)]])
+    shrinks = seed % 6 in (3, 4)
+    some_kinds = chance.choice(SHARED if shrinks else [KINDS, KINDS[:3], [(1, 3)], [(1, 1), (1, WRITER_UNITS)]])
     plain = pass_time is None and seed % 2 == 0
     for number in range(3 * steps if plain else steps):
-        what = chance.choice(PLAIN if plain else CROWDED if finish else STEPS)
+        what = chance.choice(
+            [*SHRINKS, *CROWDED[: 12 * finish]] if shrinks else PLAIN if plain else CROWDED if finish else STEPS
+        )
         process, other_process = chance.sample((0, 1), 2)
+        line = reference.line(key) if shrinks else []
         if known and what not in ("enter", "try", "evict all", "pass"):
-            process, claim = known[chance.choice(list(known))]
+            process, claim = known[line[0][0] if line and line[0][0] in known else chance.choice(list(known))]
         else:
             units, capacity = (1, 1) if plain else chance.choice(some_kinds)
             ttl = chance.choice((LONG, BRIEF if finish else LONG, BRIEF if pass_time else LONG))
@@ -126,6 +134,11 @@ def play(
                 if held is not None:
                     side.saw(adopted.id, held.fence)
                     side.over.add(claim.id)  # a store may notify it, if this step has promoted it
+            elif what == "shrink":  # `known` keeps its old units, which must not come back
+                held = queue.adopt(key, claim.id, claim._replace(spec=claim.spec._replace(units=1)))
+                answer = held and held.slot
+                if held is not None:
+                    side.saw(claim.id, held.fence)
             elif what == "pass":
                 answer = None
                 side.over.update(id for id, (_, each) in known.items() if each.spec.ttl == BRIEF and pass_time)

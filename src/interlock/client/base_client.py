@@ -36,6 +36,7 @@ WORDS = {
     "slot": "slots",
     "once": "runs of `once`",
     "detach": "detached locks",
+    "downgrade": "`grant.downgrade()`",
     "waiters": "max_waiters",
 }
 

@@ -276,12 +276,15 @@ def renew(line: Line, clock: StoreTime, ids: Sequence[str]) -> StepResult:
 
 
 def adopt(line: Line, clock: StoreTime, id: str, claim: Claim, origin: Origin) -> StepResult:
-    """Rename a held claim; its fence, slot and position stay.
+    """Rename a held claim, or change its lease; its fence, slot and position stay.
+
+    A claim that takes the whole lock can keep fewer units: a writer becomes a reader.  Units never grow.  Other
+    claims keep theirs, so that slots stay unique.
 
     Args:
         line, clock: the present line and time.
-        id: the claim's previous id, which becomes invalid unless the new id is the same and only the lease changes.
-        claim: the new id and the new lease.
+        id: the claim's previous id, which becomes invalid unless the new id is the same.
+        claim: the new id, lease and units.
         origin: the new process of the claim.
     """
     settled = settle(line, clock)
@@ -291,12 +294,15 @@ def adopt(line: Line, clock: StoreTime, id: str, claim: Claim, origin: Origin) -
             return settled._replace(answer=place)  # done before, and the reply was lost
         if place.id == id and place.state == USING:
             ttl = int(claim.spec.ttl * MICROS)
+            units = min(place.units, claim.spec.units) if place.units == place.capacity else place.units
             place = place._replace(
-                id=claim.id, ttl=ttl, until=clock.lease + ttl, renewal_count=0, who=claim.who, label=claim.spec.label,
-                process_name=origin.process_name, channel=origin.channel, liveness_token=origin.liveness_token,
+                id=claim.id, units=units, ttl=ttl, until=clock.lease + ttl, renewal_count=0, who=claim.who,
+                label=claim.spec.label, process_name=origin.process_name, channel=origin.channel,
+                liveness_token=origin.liveness_token,
             )  # fmt: skip
             now = now._replace(places=(*now.places[:at], place, *now.places[at + 1 :]))
-            return settled._replace(line=now, answer=place)
+            after = settle(now, clock)
+            return after._replace(line=after.line or now, answer=place, promoted=(*settled.promoted, *after.promoted))
     return settled
 
 

@@ -207,5 +207,9 @@ def waiters_ahead(line: Sequence[ClaimView], id: str | None = None) -> list[Clai
 NOT_IN_LINE = ("busy", "occupied", "refused", "done")
 
 
-Feature: TypeAlias = Literal["slot", "once", "detach", "wanted", "readers", "semaphores", "order", "waiters"]
-ALL: frozenset[Feature] = frozenset({"slot", "once", "detach", "wanted", "readers", "semaphores", "order", "waiters"})
+Feature: TypeAlias = Literal[
+    "slot", "once", "detach", "wanted", "readers", "downgrade", "semaphores", "order", "waiters"
+]
+ALL: frozenset[Feature] = frozenset(
+    {"slot", "once", "detach", "wanted", "readers", "downgrade", "semaphores", "order", "waiters"}
+)

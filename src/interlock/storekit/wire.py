@@ -121,7 +121,7 @@ class Wire(Protocol[Q_co, A_contra]):
         """Read the reply; None without a record."""
 
     def adopt(self, key: str, id: str, claim: Claim, channel: str, before: Sequence[str] = ()) -> Q_co:
-        """Rename a held claim; `before` as for `leave`."""
+        """Rename a held claim, or change its lease and units; `before` as for `leave`."""
 
     def adopted(self, reply: A_contra) -> tuple[int, int] | EnterResult | None:
         """Read the reply: fence and slot; None if the claim is gone; `BUSY` as for `entered`."""

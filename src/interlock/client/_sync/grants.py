@@ -10,8 +10,8 @@ from interlock.client.events import GLOBAL_LISTENERS
 from interlock.client.lease import HELD, RELEASED
 from interlock.client.messages import CONNECTION_CLOSED, EXPIRED_OR_EVICTED, LEASE_ENDED
 from interlock.core._sync.protocols import Queue
-from interlock.core.claims import thread_of
-from interlock.core.errors import NotHeld, StoreError, Unsupported
+from interlock.core.claims import WRITER_UNITS, thread_of
+from interlock.core.errors import InvalidArgument, NotHeld, StoreError, Unsupported
 from interlock.core.line import RENEWAL_WANTED
 from interlock.runtime import _threads as rt
 from interlock.runtime import log
@@ -117,6 +117,35 @@ class Grant(_AsyncBody, BaseGrant):
         self._state = RELEASED
         self._emit("released", "detached")
         return written(client.where, claim, self.fence)
+
+    def downgrade(self) -> None:
+        """Turn the grant of a writer into a reader's without releasing it; renews the lease.
+
+        Readers that wait directly behind it get the lock immediately, up to the next waiting writer.  The id and the
+        fence stay.  A reader stays a reader; there is no way back.
+
+        Raises:
+            InvalidArgument: it is not a grant of `rwlock`.
+            LockLost, NotHeld: the lock is not held.
+            StoreError: the store could not be asked.  From now on treat the grant as a reader's; call again to let
+                the waiting readers in.
+            Unsupported: the store does not support this.
+        """
+        client, spec = self._client, self._claim.spec
+        if spec.capacity != WRITER_UNITS:
+            raise InvalidArgument(
+                f"Lock {self.name!r} is not a reader/writer lock. Only a grant of locks.rwlock(name).write() can be "
+                "downgraded."
+            )
+        client.need("downgrade")
+        self.check()
+        self._claim = self._claim._replace(spec=spec._replace(units=1))  # also if no reply comes
+        sent = client.now()
+        if client.state().queue.adopt(spec.key, self.id, self._claim) is None:
+            self._watchdog.lost(self, EXPIRED_OR_EVICTED)
+            self.check()
+        else:
+            self._renewed(sent)
 
     def release(self) -> bool:
         """Release the lock and hand it to the next claim; before `at_least`, do so later.

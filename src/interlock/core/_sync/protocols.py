@@ -89,7 +89,8 @@ class Queue(Protocol):
         Args:
             key: the key of the line.
             id: the claim's previous id.
-            claim: its new id and lease; with the same id, only the lease changes.  The caller knows the deadline.
+            claim: its new id, lease and units; a writer with fewer units becomes a reader, and waiters that fit are
+                promoted in the same step.  The caller knows the deadline.
             detached: True if the claim outlives this process, on stores that notice the death of a process.
         """
         raise Unsupported("This store does not support detached locks.")

@@ -291,7 +291,8 @@ class ServerQueue(Queue, Generic[Q, A]):
     def adopt(self, key: str, id: str, claim: Claim, detached: bool = False) -> Held | None:
         """Adopt like `Queue.adopt`."""
         request = self._wire.adopt(key, id, claim, self.channel, self._waiters.before(id))
-        before = self._waiters.drop_held(id)
+        renamed = claim.id != id  # a writer that becomes a reader keeps its id, and its successor
+        before = self._waiters.drop_held(id) if renamed else None
         try:
             # A cancelled caller withdraws the new id afterwards; that request must not overtake this request.
             found: tuple[int, int] | EnterResult | None = BUSY
@@ -303,7 +304,7 @@ class ServerQueue(Queue, Generic[Q, A]):
             raise
         if found is None:
             return None
-        if not detached:
+        if renamed and not detached:
             self._waiters.holds(claim.id)
         return Held(claim, found[0], 0.0, found[1])
 

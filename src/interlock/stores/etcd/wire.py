@@ -4,9 +4,10 @@ A name has a folder of keys, all of them bound to leases:
 
     PREFIX/NAMESPACE/NAME/c/ID   a claim, as text of `core.line`; bound to the claim's own lease
     PREFIX/NAMESPACE/NAME/d      the record of a completed run, with its value; its lease ends when the record does
+    PREFIX/NAMESPACE/NAME/w/ID   written and deleted when a writer becomes a reader: waiters watch deletions
 
 No key marks a holder: claims are ordered by the creation of their keys, and those at the head that fit hold the lock.
-A claim is never added ahead of another one, only deleted, so a holder stays a holder.
+A claim is never added ahead of another one, only deleted or made smaller, so a holder stays a holder.
 The revision of the creation is the fence.  The claim's value contains what the order does not give: the slot of a
 semaphore, and, if the claim was adopted, the fence of the claim whose place it took.
 """
@@ -26,7 +27,7 @@ from interlock.runtime import clock
 from interlock.runtime.process import HOST, pid
 
 Json: TypeAlias = dict[str, Any]
-CLAIMS_FOLDER, RECORD_KEY = "c/", "d"
+CLAIMS_FOLDER, RECORD_KEY, SIGNALS_FOLDER = "c/", "d", "w/"
 LIVE = StoreTime(0, 0)
 """A clock by which no lease expires: etcd deletes the keys of expired leases itself."""
 
@@ -106,9 +107,11 @@ def found_in(folder: str, response: Json, revision: int = 0) -> Found:
     """Parse the keys of a folder."""
     places, record = [], None
     for each in response.get("kvs", ()):
-        text, lease = text_of(each.get("value", "")), each.get("lease", "0")  # etcd omits an empty value
-        if text_of(each["key"]) == folder + RECORD_KEY:
+        path, text = text_of(each["key"]), text_of(each.get("value", ""))  # etcd omits an empty value
+        lease = each.get("lease", "0")
+        if path == folder + RECORD_KEY:
             record = text, lease
+        if not path.startswith(folder + CLAIMS_FOLDER):
             continue
         try:
             (place,) = decode(text).places

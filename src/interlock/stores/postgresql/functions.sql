@@ -380,26 +380,38 @@ BEGIN
   END IF;
 END $$;
 
--- Give the place of a holder to another id, with its fence and slot; return a null fence if the holder is gone.
+-- Give the place of a holder to another id, with its fence and slot; a writer can become a reader by its units.  Return a
+-- null fence if the holder is gone; -1 if the same id has waiters to promote in another step.
 CREATE OR REPLACE FUNCTION {adopt}(
-  _key bytea, _id text, _new text, _channel text, _ttl bigint, _home text, _who text, _label text,
+  _key bytea, _id text, _new text, _channel text, _ttl bigint, _units bigint, _home text, _who text, _label text,
   OUT fence bigint, OUT slot bigint, OUT told text
 ) LANGUAGE plpgsql SET enable_seqscan = off AS $$
 DECLARE
   moment bigint := {begin}(_key);
+  open_from bigint := {opening}(moment);
   line record;
 BEGIN
-  line := {walk}(_key, _new, '', false, '', moment, {opening}(moment), _ttl > {grace});
+  line := {walk}(_key, _new, '', false, '', moment, open_from, _ttl > {grace});
+  told := line.told;
   IF line.place IS NOT NULL AND _id <> _new THEN  -- an earlier request did it, and its reply was lost
     fence := line.fence;
     slot := line.slot;
   ELSE
     UPDATE {table} l
-    SET id = _new, ttl = _ttl, until = moment + _ttl, channel = _channel, home = _home, who = _who, label = _label
+    SET id = _new, ttl = _ttl, channel = _channel, home = _home, who = _who, label = _label,
+      -- A renewal, which does not lock the name, may have extended the lease after `moment`.
+      until = greatest(moment + _ttl, CASE WHEN l.id = _new AND l.ttl = _ttl THEN l.until END),
+      units = CASE WHEN l.units = l.capacity THEN least(l.units, _units) ELSE l.units END
     WHERE l.key = _key AND l.id = _id AND l.held > 0
     RETURNING l.fence, l.slot INTO fence, slot;
+    IF FOUND THEN
+      line := {walk}(_key, _new, '', false, '', moment, open_from, line.lasting);
+      told := told || line.told;
+      IF line.taken IS NULL AND _id = _new THEN
+        fence := -1;
+      END IF;
+    END IF;
   END IF;
-  told := line.told;
   PERFORM {durable}(line.lasting);
 END $$;
 

@@ -210,7 +210,7 @@ class PostgresWire:
         self._enter = step("state, fence, slot, look_in, waited, told", "enter", 13)
         self._leave = step("removed, told", "leave", 6)
         self._kept = step("value", "kept", 2)
-        self._adopt = step("fence, slot, told", "adopt", 8)
+        self._adopt = step("fence, slot, told", "adopt", 9)
         self._renew = step("id, renewed", "renew", 2)
         self._sweep = step("swept", "sweep", 2)
         live = (
@@ -299,12 +299,12 @@ class PostgresWire:
         """See `Wire.adopt`."""
         hashed_key, about = self._fixed(claim.spec, claim.who, checked_pid())
         ids = (id.encode(), claim.id.encode(), channel.encode())
-        return PgStatement(self._adopt, (hashed_key, *ids, about[0], *about[-3:]), "")
+        return PgStatement(self._adopt, (hashed_key, *ids, *about[:2], *about[-3:]), "")
 
-    def adopted(self, reply: Sequence[TextRow]) -> tuple[int, int] | None:
+    def adopted(self, reply: Sequence[TextRow]) -> tuple[int, int] | EnterResult | None:
         """See `Wire.adopted`."""
         fence, slot, _ = reply[0]
-        return (int(fence), int(slot)) if fence else None
+        return BUSY if fence == "-1" else (int(fence), int(slot)) if fence else None
 
     def evict(self, key: str, id: str | None, rest: Sequence[str] = ()) -> PgStatement:
         """See `Wire.evict`."""

@@ -164,6 +164,7 @@ class RedisWire:
             _milliseconds(claim.spec.ttl),
             channel,
             f"{HOST}\n{pid()}\n{claim.who}\n{claim.spec.label}",
+            str(claim.spec.units),
             *before,
         )
 

@@ -66,6 +66,7 @@ CHAPTERS = (
     "elections",
     "callback_contexts",
     "detach_attach",
+    "downgrade",
     "maximum_hold",
 )
 

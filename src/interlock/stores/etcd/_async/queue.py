@@ -29,7 +29,7 @@ from interlock.stores.etcd._async.gateway import AsyncGateway
 from interlock.stores.etcd._async.leases import AsyncLeases, EtcdLease
 from interlock.stores.etcd._async.turns import AsyncTurns
 from interlock.stores.etcd.options import EtcdOptions
-from interlock.stores.etcd.wire import CLAIMS_FOLDER, LIVE, RECORD_KEY, Found, Json
+from interlock.stores.etcd.wire import CLAIMS_FOLDER, LIVE, RECORD_KEY, SIGNALS_FOLDER, Found, Json
 
 POLL_INTERVAL = 10.0  # seconds between two polls of a waiter; a safety net, because deletions are watched
 MAX_LEASES_ASKED = 16  # maximum number of claims of a name for which a listing asks for lease times
@@ -231,17 +231,25 @@ class AsyncEtcdQueue(AsyncQueue):
         folder, deadline = self._folder(key) + CLAIMS_FOLDER, self._gateway.deadline()
         found = await self._read(key, deadline)
         step = adopt(found.line, LIVE, id, claim, wire.origin())
-        if step.line is not None:
-            self._leases.of.pop(id, None)
-            changes = [wire.put(folder + claim.id, step.answer, await self._leases.take(claim, deadline))]
+        was = found.place(id)
+        if step.line is not None and was is not None:
+            if (claim.id, step.answer.ttl) != (id, was.ttl):  # otherwise a renewal on its way extends the right lease
+                self._leases.of.pop(id, None)
+            lease = await self._leases.take(claim, deadline)
+            changes, signal = [wire.put(folder + claim.id, step.answer, lease)], ""
             if claim.id != id:
                 changes.append(wire.delete(folder + id))
+            elif step.answer.units < step.answer.capacity:  # also if an earlier call was cut off before its signal
+                signal = self._folder(key) + SIGNALS_FOLDER + id
+                changes.append(wire.put(signal, "", lease))
             look = wire.look(self._folder(key))
             done = await self._gateway.transact([wire.is_there(folder + id)], changes, [look], deadline)
             # Without the old key, an earlier request whose reply was lost may have renamed it.
             if "succeeded" not in done and wire.looked(self._folder(key), done).place(claim.id) is None:
                 self._leases.free(claim)
                 return None
+            if signal:  # waiters watch deletions only
+                await self._gateway.transact([], [wire.delete(signal)], [], deadline)
         return None if step.answer is None else Held(claim, step.answer.fence, 0.0, step.answer.slot)
 
     async def evict(self, key: str, id: str | None) -> int:
