@@ -40,7 +40,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 def test_every_test_that_the_page_of_faults_names_is_there() -> None:
     sources = [*ROOT.glob("tests/**/*.py"), *ROOT.glob("src/interlock/testing/contract/*.py")]
     names = {name for source in sources for name in re.findall(r"def (test_\w+)", source.read_text())}
-    page = (ROOT / "docs/explanation/faults.md").read_text()
+    page = (ROOT / "tests/FAULTS.md").read_text()
     named = set(re.findall(r"::(test_\w+)", page))
     assert len(named) > 30
     assert named - names == set()
