@@ -119,7 +119,8 @@ class ServerQueue(Queue, Generic[Q, A]):
             # A claim enters the line only if its process listens.  Read this after adding the waiter, because the
             # listener ends only while there is no waiter.
             if not self._listener.live:
-                self._waiters.remove(claim.id)
+                if made is not None:
+                    self._waiters.remove(claim.id)
                 made, mode = None, TRY
         request, undo = self._wire.enter(claim, mode, self.channel), None if already_queued else claim
         lost = False

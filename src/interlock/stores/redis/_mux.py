@@ -179,7 +179,10 @@ class MuxPool:
         if undo is not None and undo.id not in self.entering:
             raise closed()
         try:
-            return await self._answer_to(command, mux.post, deadline, self._where, self._io_timeout)
+            reply = await mux.post(command.data, command.replies, deadline)
+            if type(reply) is int and not command.replicas:  # the most common reply
+                return reply
+            return await self._answer_to(command, reply, mux.post, deadline, self._where, self._io_timeout)
         except Refused as error:
             if error.is_unavailable:
                 self.invalidate_connections()

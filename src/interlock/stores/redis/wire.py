@@ -13,6 +13,7 @@ from pkgutil import get_data  # importlib.resources loads a dozen modules
 from typing import cast
 
 from interlock.core.claims import SEPARATOR, Claim, ClaimView, LockSpec, record_view
+from interlock.core.line import unchecked
 from interlock.core.queue import BUSY, RUN_ALREADY_DONE, EnterResult, Renewed
 from interlock.runtime.process import HOST, pid
 from interlock.storekit.wire import NOT_THERE, REMOVED, LeaveResult, Mode, QueuedBehind
@@ -82,7 +83,8 @@ class RedisWire:
         """Write the request of `Wire.enter`."""
         id, spec, who = claim
         start, line = _entering(spec, mode, channel)
-        return RedisCommand(ended(start, f"{HOST}\n{pid()}\n{who}\n{spec.label}", id), line, 1, self._replicas)
+        data = ended(start, f"{HOST}\n{pid()}\n{who}\n{spec.label}", id)
+        return unchecked(RedisCommand, (data, line, 1, self._replicas))
 
     def entered(self, reply: Reply) -> EnterResult | QueuedBehind | None:
         """Read the reply of `Wire.entered`."""
@@ -92,7 +94,7 @@ class RedisWire:
                 return EnterResult("using", first, slot=rest[0])
             return QueuedBehind(rest[0].decode(), rest[1], self._pause(first))
         if reply > 0:
-            return EnterResult("using", reply)
+            return unchecked(EnterResult, ("using", reply, 0.0, True, None, 0, None))
         if reply <= REPLY_PENDING:
             return EnterResult("pending", poll_after=self._pause(reply))
         return RUN_ALREADY_DONE if reply == REPLY_DONE else BUSY if reply == REPLY_UNFINISHED else None
@@ -115,7 +117,8 @@ class RedisWire:
             line = line_of(claim.spec.key)
             return _call(LEAVE, line, _milliseconds(keep_for), channel, let_in, claim.id, stored_result, *before)
         start, alone, line = _leaving(claim.spec.key, channel)
-        return RedisCommand(ended(start, let_in, claim.id) if let_in else ended(alone, claim.id), line)
+        data = ended(start, let_in, claim.id) if let_in else ended(alone, claim.id)
+        return unchecked(RedisCommand, (data, line, 1, 0))
 
     def left(self, reply: Reply) -> LeaveResult:
         """Read the reply of `Wire.left`."""

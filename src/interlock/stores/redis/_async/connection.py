@@ -65,15 +65,17 @@ class AsyncLibraryStream:
 
 async def answer_to(
     command: RedisCommand,
+    reply: Reply,
     raw: Callable[[bytes, int, float], rt.Result[Reply]],
     deadline: float,
     where: str,
     io_timeout: float,
 ) -> Reply:
-    """Send a request; add its script's source if needed; wait for replicas if wanted.
+    """Return the answer to a request; send it again with its script's source if needed; wait for replicas if wanted.
 
     Args:
         command: the request.
+        reply: its first reply.
         raw: sends bytes and returns a number of replies, like `AsyncRedisConnection.raw`.
         deadline: the end of the wait, by `clock.now`.
         where: the server, for messages.
@@ -83,7 +85,6 @@ async def answer_to(
         Refused: the server refused the request.
         StoreError: like `raw`; too few replicas confirmed the grant.
     """
-    reply = await raw(command.data, command.replies, deadline)
     told = reply[0] if command.replies > 1 else reply
     if type(told) is ReplyError and str(told).startswith("NOSCRIPT"):
         reply = await raw(with_source(command.data), command.replies, deadline)
@@ -118,7 +119,10 @@ class AsyncRedisConnection:
 
     async def ask(self, command: RedisCommand, deadline: float) -> Reply:
         """Send like `AsyncConnection.ask`."""
-        return await answer_to(command, self.raw, deadline, self._where, self._io_timeout)
+        reply = await self.raw(command.data, command.replies, deadline)
+        if type(reply) is int and not command.replicas:  # the most common reply
+            return reply
+        return await answer_to(command, reply, self.raw, deadline, self._where, self._io_timeout)
 
     async def raw(self, data: bytes, replies: int, deadline: float) -> Reply:
         """Send, and return the reply, which may be a ReplyError; several replies as a list.
@@ -131,8 +135,8 @@ class AsyncRedisConnection:
             if replies != 1:
                 return [await self.next(deadline) for _ in range(replies)]
             data = await self.stream.receive(deadline)
-            if data[:1] == b":" and data[1:-2].isdigit() and data[-2:] == b"\r\n":
-                return int(data[1:-2])  # the most common reply, without the parser
+            if data[:1] == b":" and (number := data[1:-2]).isdigit() and data[-2:] == b"\r\n":
+                return int(number)  # the most common reply, without the parser
             return await self._rest(data, deadline)
         except TimeoutError:
             raise no_answer(self._where, self._io_timeout) from None

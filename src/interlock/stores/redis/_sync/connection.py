@@ -66,15 +66,17 @@ class LibraryStream:
 
 def answer_to(
     command: RedisCommand,
+    reply: Reply,
     raw: Callable[[bytes, int, float], rt.Result[Reply]],
     deadline: float,
     where: str,
     io_timeout: float,
 ) -> Reply:
-    """Send a request; add its script's source if needed; wait for replicas if wanted.
+    """Return the answer to a request; send it again with its script's source if needed; wait for replicas if wanted.
 
     Args:
         command: the request.
+        reply: its first reply.
         raw: sends bytes and returns a number of replies, like `RedisConnection.raw`.
         deadline: the end of the wait, by `clock.now`.
         where: the server, for messages.
@@ -84,7 +86,6 @@ def answer_to(
         Refused: the server refused the request.
         StoreError: like `raw`; too few replicas confirmed the grant.
     """
-    reply = raw(command.data, command.replies, deadline)
     told = reply[0] if command.replies > 1 else reply
     if type(told) is ReplyError and str(told).startswith("NOSCRIPT"):
         reply = raw(with_source(command.data), command.replies, deadline)
@@ -119,7 +120,10 @@ class RedisConnection:
 
     def ask(self, command: RedisCommand, deadline: float) -> Reply:
         """Send like `Connection.ask`."""
-        return answer_to(command, self.raw, deadline, self._where, self._io_timeout)
+        reply = self.raw(command.data, command.replies, deadline)
+        if type(reply) is int and not command.replicas:  # the most common reply
+            return reply
+        return answer_to(command, reply, self.raw, deadline, self._where, self._io_timeout)
 
     def raw(self, data: bytes, replies: int, deadline: float) -> Reply:
         """Send, and return the reply, which may be a ReplyError; several replies as a list.
@@ -132,8 +136,8 @@ class RedisConnection:
             if replies != 1:
                 return [self.next(deadline) for _ in range(replies)]
             data = self.stream.receive(deadline)
-            if data[:1] == b":" and data[1:-2].isdigit() and data[-2:] == b"\r\n":
-                return int(data[1:-2])  # the most common reply, without the parser
+            if data[:1] == b":" and (number := data[1:-2]).isdigit() and data[-2:] == b"\r\n":
+                return int(number)  # the most common reply, without the parser
             return self._rest(data, deadline)
         except TimeoutError:
             raise no_answer(self._where, self._io_timeout) from None
