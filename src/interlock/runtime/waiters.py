@@ -27,7 +27,7 @@ from collections.abc import Sequence
 from threading import RLock
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from interlock.core.line import Origin, QueuedClaim
+from interlock.core.line import Origin, QueuedClaim, unchecked
 from interlock.core.queue import Granted, Wakeable
 from interlock.runtime.process import WeakRegistry, each_in_forked_child
 
@@ -68,7 +68,7 @@ class Waiters:
         """
         waiter = self.by_id.get(id)
         if waiter is not None:
-            waiter.wake(Granted(id, fence, slot) if fence else None)
+            waiter.wake(unchecked(Granted, (id, fence, slot)) if fence else None)
         return waiter is not None
 
     def dispatch(self, message: str) -> None:

@@ -15,6 +15,7 @@ from typing import cast
 from interlock.core._async.protocols import AsyncQueue, AsyncRuntime, AsyncWaiting
 from interlock.core.claims import Claim, ClaimView, name_of
 from interlock.core.errors import StoreError, UnknownOutcome
+from interlock.core.line import unchecked
 from interlock.core.queue import (
     BUSY,
     GIVEN_UP,
@@ -59,7 +60,7 @@ async def acquire(rt: AsyncRuntime, queue: AsyncQueue, call: AcquireCall[AsyncWa
             if answer.state == "using":
                 until = call.sent + call.claim.spec.ttl
                 if await rt.before(call.now, until):
-                    return Held(call.claim, answer.fence, until, answer.slot)
+                    return unchecked(Held, (call.claim, answer.fence, until, answer.slot))
                 call.left_behind = await _give_back(queue, call.claim)
             if answer.state == "using" or answer.state == "gone":
                 goes_on = await _start_afresh(rt, call, answer)
@@ -83,7 +84,7 @@ async def acquire(rt: AsyncRuntime, queue: AsyncQueue, call: AcquireCall[AsyncWa
 async def _ask(queue: AsyncQueue, call: AcquireCall[AsyncWaiting]) -> EnterResult:
     """Return the claim's state, from its hand-over or from the store."""
     if call.granted is not None:
-        answer = EnterResult("using", call.granted.fence, lease_extended=False, slot=call.granted.slot)
+        answer = unchecked(EnterResult, ("using", call.granted.fence, 0.0, False, None, call.granted.slot, None))
     elif call.first_answer is not None:
         answer, call.first_answer = call.first_answer, None
     else:

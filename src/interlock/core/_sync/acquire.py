@@ -16,6 +16,7 @@ from typing import cast
 from interlock.core._sync.protocols import Queue, Runtime, Waiting
 from interlock.core.claims import Claim, ClaimView, name_of
 from interlock.core.errors import StoreError, UnknownOutcome
+from interlock.core.line import unchecked
 from interlock.core.queue import (
     BUSY,
     GIVEN_UP,
@@ -60,7 +61,7 @@ def acquire(rt: Runtime, queue: Queue, call: AcquireCall[Waiting]) -> Held | Non
             if answer.state == "using":
                 until = call.sent + call.claim.spec.ttl
                 if rt.before(call.now, until):
-                    return Held(call.claim, answer.fence, until, answer.slot)
+                    return unchecked(Held, (call.claim, answer.fence, until, answer.slot))
                 call.left_behind = _give_back(queue, call.claim)
             if answer.state == "using" or answer.state == "gone":
                 goes_on = _start_afresh(rt, call, answer)
@@ -84,7 +85,7 @@ def acquire(rt: Runtime, queue: Queue, call: AcquireCall[Waiting]) -> Held | Non
 def _ask(queue: Queue, call: AcquireCall[Waiting]) -> EnterResult:
     """Return the claim's state, from its hand-over or from the store."""
     if call.granted is not None:
-        answer = EnterResult("using", call.granted.fence, lease_extended=False, slot=call.granted.slot)
+        answer = unchecked(EnterResult, ("using", call.granted.fence, 0.0, False, None, call.granted.slot, None))
     elif call.first_answer is not None:
         answer, call.first_answer = call.first_answer, None
     else:

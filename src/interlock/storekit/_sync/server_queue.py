@@ -16,7 +16,7 @@ from interlock.core._sync.protocols import Queue
 from interlock.core.claims import Claim, LockSpec
 from interlock.core.errors import StoreError, UnknownOutcome
 from interlock.core.failures import ConnectionEnded, Denied, NoAnswer, TransientRefusal, Unreachable, outage
-from interlock.core.line import RENEWAL_GONE, RENEWAL_WANTED
+from interlock.core.line import RENEWAL_GONE, RENEWAL_WANTED, unchecked
 from interlock.core.queue import BUSY, CLAIM_GONE, OCCUPIED, REFUSED, EnterResult, Granted, Held, Renewed, Wakeable
 from interlock.core.renewal import ANSWER_WITHIN
 from interlock.runtime import _threads as rt
@@ -144,7 +144,7 @@ class ServerQueue(Queue, Generic[Q, A]):
             return answer
         poll_after = min(max(POLL_INTERVAL, len(self._waiters.by_id) / POLLS_OF_PROCESS), answer.poll_after)
         poll_after *= random.uniform(1.0, 1.1)  # not all at the same moment
-        return EnterResult("pending", poll_after=poll_after, waiter=made)
+        return unchecked(EnterResult, ("pending", 0, poll_after, True, None, 0, made))
 
     def _entered(
         self, id: str, answer: EnterResult | QueuedBehind | None, may_queue: bool, already_queued: bool

@@ -92,7 +92,7 @@ class Mux(asyncio.BufferedProtocol):
         """Receive like `BufferedProtocol.buffer_updated`."""
         data = self._buffer[:nbytes].tobytes()
         alone = len(self._line) == 1 and not self._parser.unread
-        if alone and data[:1] == b":" and data[-2:] == b"\r\n" and data[1:-2].isdigit():
+        if alone and data[:1] == b":" and data[-2:] == b"\r\n" and data[1:-2].removeprefix(b"-").isdigit():
             self._answer(int(data[1:-2]))
             return
         self._parser.feed(data)

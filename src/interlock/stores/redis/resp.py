@@ -56,6 +56,18 @@ def ended(start: bytes, *words: str) -> bytes:
     return start
 
 
+def only_message(data: bytes, start: bytes) -> bytes | None:
+    """Return the text if the data are one whole message, without the parser; None otherwise.
+
+    Args:
+        data: the received bytes.
+        start: the beginning of each message of the channel, up to the length of its text.
+    """
+    size, _, text = data[len(start) :].partition(b"\r\n")
+    whole = data.startswith(start) and text.endswith(b"\r\n") and size == b"%d" % (len(text) - 2)
+    return text[:-2] if whole else None
+
+
 def grants(reply: Reply) -> bool:
     """Return True if the reply of the `enter` script is a grant."""
     return bool((reply[0] if type(reply) is list else reply) > 0)

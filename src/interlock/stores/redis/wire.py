@@ -96,7 +96,7 @@ class RedisWire:
         if reply > 0:
             return unchecked(EnterResult, ("using", reply, 0.0, True, None, 0, None))
         if reply <= REPLY_PENDING:
-            return EnterResult("pending", poll_after=self._pause(reply))
+            return unchecked(EnterResult, ("pending", 0, self._pause(reply), True, None, 0, None))
         return RUN_ALREADY_DONE if reply == REPLY_DONE else BUSY if reply == REPLY_UNFINISHED else None
 
     def _pause(self, answer: int) -> float:

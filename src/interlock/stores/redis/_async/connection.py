@@ -12,7 +12,18 @@ from interlock.runtime import clock, log
 from interlock.stores.redis import _aio as sockets
 from interlock.stores.redis.errors import garbled, refusal, see_it_is_there, unreachable
 from interlock.stores.redis.library import answered, as_bytes, as_of_socket
-from interlock.stores.redis.resp import INCOMPLETE, Garbage, Parser, RedisCommand, Reply, ReplyError, grants, pack
+from interlock.stores.redis.resp import (
+    INCOMPLETE,
+    Garbage,
+    Parser,
+    RedisCommand,
+    Reply,
+    ReplyError,
+    begun,
+    grants,
+    only_message,
+    pack,
+)
 from interlock.stores.redis.settings import Address, Settings
 from interlock.stores.redis.wire import with_source
 
@@ -103,6 +114,7 @@ class AsyncRedisConnection:
     Attributes:
         trust: a value that the pool stores here.
         channel: the subscribed channel.
+        message_start: as for `only_message`.
         deaf: the reason why the server or a proxy supports no subscription; None if it does.
         before_confirm: called before a subscription is confirmed.
     """
@@ -114,6 +126,7 @@ class AsyncRedisConnection:
         self._parser = Parser()
         self.trust: object = None
         self.channel = ""
+        self.message_start = b""
         self.deaf: Refused | None = None
         self.before_confirm: Callable[[], rt.Result[None]] = rt.yield_to_loop
 
@@ -135,7 +148,8 @@ class AsyncRedisConnection:
             if replies != 1:
                 return [await self.next(deadline) for _ in range(replies)]
             data = await self.stream.receive(deadline)
-            if data[:1] == b":" and (number := data[1:-2]).isdigit() and data[-2:] == b"\r\n":
+            number = data[1:-2]
+            if data[:1] == b":" and data[-2:] == b"\r\n" and number.removeprefix(b"-").isdigit():
                 return int(number)  # the most common reply, without the parser
             return await self._rest(data, deadline)
         except TimeoutError:
@@ -175,7 +189,13 @@ class AsyncRedisConnection:
     async def receive(self, deadline: float) -> list[str]:
         """Receive like `AsyncSubscription.receive`."""
         try:
-            message = await self.next(deadline)
+            message = self._parser.next() if self._parser.unread else INCOMPLETE
+            if message is INCOMPLETE:
+                data = await self.stream.receive(deadline)
+                text = None if self._parser.unread else only_message(data, self.message_start)
+                if text is not None:
+                    return [text.decode(errors="replace")]
+                message = await self._rest(data, deadline)
         except TimeoutError:
             raise no_answer(self._where, self._io_timeout) from None
         except (OSError, Garbage) as error:
@@ -301,7 +321,7 @@ class AsyncDialer:
             StoreError: the server is unreachable or refuses.
         """
         connection = await self.open(deadline, looks=False)
-        connection.channel = channel
+        connection.channel, connection.message_start = channel, begun(1, "message", channel) + b"$"
         try:
             await connection.ask(RedisCommand(pack("SUBSCRIBE", channel)), deadline)
         except BaseException as error:
