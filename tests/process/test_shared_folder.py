@@ -19,7 +19,7 @@ NAME = "nightly"
 ALICE, BOB, GROUP = 54321, 54322, 54320
 UMASKS = [0o077, 0o002]
 IMPORTS = (
-    "import os, json, datetime, hashlib, unicodedata, encodings.idna\n"
+    "import os, ctypes, json, datetime, hashlib, unicodedata, encodings.idna\n"
     "import interlock.stores.files.checks, interlock.stores.files._sync.queue\n"
     "import interlock.api._sync.locks, interlock.runtime.log\n"
     "import interlock.stores.files._async.queue, interlock.api._async.locks\n"
@@ -37,15 +37,24 @@ def home() -> Iterator[Path]:
     shutil.rmtree(path)
 
 
+@pytest.fixture(scope="module")
+def readable() -> Iterator[list[str]]:
+    """Words before a command, with which every user can import interlock: a checkout can be below a closed home."""
+    with tempfile.TemporaryDirectory(prefix="interlock-copy-") as path:
+        os.chmod(path, 0o755)
+        shutil.copytree(Path(interlock.__file__).parent, Path(path) / "interlock")
+        yield ["env", f"PYTHONPATH={path}"]
+
+
 @pytest.fixture
-def user() -> Iterator[Callable[..., Remote]]:
+def user(readable: list[str]) -> Iterator[Callable[..., Remote]]:
     """Starts a process as a user, connected to a folder."""
     with ExitStack() as ends:
 
         def start(
             folder: Path, uid: int, umask: int = 0o022, query: str = "", groups: tuple[int, ...] = ()
         ) -> Remote:
-            other = ends.enter_context(closing(Remote(None)))
+            other = ends.enter_context(closing(Remote(None, readable)))
             other.do(
                 f"{IMPORTS}"
                 f"os.setgroups({list(groups)})\n"
