@@ -33,10 +33,7 @@ autodoc_preserve_defaults = True
 napoleon_use_ivar = True
 napoleon_numpy_docstring = False
 
-FOR_CONTRIBUTORS = (
-    "adr/",
-    "explanation/seeds-redis",
-)
+FOR_CONTRIBUTORS = ("adr/",)
 """Pages that are linked from one for contributors, and are neither in the sidebar nor found by the search."""
 
 

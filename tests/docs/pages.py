@@ -21,7 +21,7 @@ PRELUDES = Path(__file__).parent / "preludes"
 
 # Pages whose blocks a test elsewhere runs, in its own way.
 RUN_ELSEWHERE = {
-    "docs/explanation/seeds-redis.md": "tests/redis/keylock/test_pages.py",
+    "docs/adr/0033-original-lock-on-redis.md": "tests/redis/keylock/test_pages.py",
     "docs/howto/testing.md": "tests/fakes/test_howto.py",
     "docs/howto/optimistic.md": "tests/optimistic/test_howto.py",
     "docs/howto/third-party-store.md": "tests/contract/test_third_party.py",

@@ -17,7 +17,7 @@ import redis.asyncio
 from tests.servers import RedisServer
 
 DOCS = Path(__file__).parents[3] / "docs"
-PAGE = DOCS / "explanation/seeds-redis.md"
+PAGE = DOCS / "adr/0033-original-lock-on-redis.md"
 REFERENCE = DOCS / "stores/redis-keylock.md"
 
 
