@@ -1,4 +1,4 @@
-"""Celery: a task that is skipped, or comes again later, while it runs elsewhere; and one that is done once.
+"""Celery: a task that is skipped, or retried later, while it runs elsewhere; and a task that is done once.
 
 INTERLOCK_URL=redis://localhost BROKER=redis://localhost celery -A examples.recipes.celery_once worker
 """
@@ -26,7 +26,7 @@ def report(month: str) -> str:
 
 @app.task(bind=True, max_retries=None)
 def change(self: Task[Any, Any], customer: str) -> str:
-    """Come again later: a worker that waits for a lock does nothing else meanwhile."""
+    """Retry later: a worker that waits for a lock can do nothing else."""
     try:
         with locks.lock(f"customer:{customer}", timeout=0):
             return work(f"change {customer}")
@@ -36,7 +36,7 @@ def change(self: Task[Any, Any], customer: str) -> str:
 
 @app.task(acks_late=True)
 def pay(order: str) -> str:
-    """Do it once, though the broker may deliver it twice: the lock orders the two, the record tells the second."""
+    """Pay once, even if the broker delivers twice: the lock orders the two runs, the record ends the second."""
     with locks.lock(f"order:{order}", timeout=60):
         if ledger.exists() and f"end pay {order}\n" in ledger.read_text():
             return "paid before"

@@ -2,7 +2,7 @@
 
     gunicorn --workers 4 examples.recipes.django_leader:application
 
-It stands here and not in `AppConfig.ready`, which management commands call too.  With gunicorn's `preload_app` or
+It is here and not in `AppConfig.ready`, which management commands call too.  With gunicorn's `preload_app` or
 uWSGI's `lazy-apps = false` this module is loaded before the fork: start the thread in a hook of each worker then.
 """
 
@@ -32,4 +32,4 @@ def work(election: interlock.Election) -> None:
 
 election = locks.election("periodic", ttl=10)
 threading.Thread(target=election.run, args=(work,), name="periodic", daemon=True).start()
-atexit.register(election.stop, timeout=5)  # the next one leads at once
+atexit.register(election.stop, timeout=5)  # the next candidate leads immediately

@@ -1,8 +1,8 @@
-"""Settings of gunicorn: a thread in each worker stands for the lead, and in one of all workers it has work.
+"""Settings of gunicorn: a thread in each worker is a candidate, and the leader's thread works.
 
     INTERLOCK_URL=redis://localhost gunicorn -c examples/recipes/gunicorn_leader.py --workers 4 shop:app
 
-A worker that ends lets the next one lead at once; of one that is killed the lease ends first, but on files.
+If a worker ends, the next candidate leads immediately; if it is killed, after its lease (on files immediately).
 """
 
 import os
@@ -12,25 +12,25 @@ from typing import Any
 
 import interlock
 
-standing: list[interlock.Election] = []
+candidates: list[interlock.Election] = []
 
 
 def work(election: interlock.Election) -> None:
     """Do the periodic work for as long as this worker leads."""
     while election.leading:
-        with open(os.environ["LEDGER"], "a") as ledger:  # what writes outside should hand on election.term
+        with open(os.environ["LEDGER"], "a") as ledger:  # pass election.term to what this work writes
             print(os.getpid(), file=ledger)
         time.sleep(0.2)
 
 
 def post_worker_init(worker: Any) -> None:
-    """Stand for it in each worker: after the fork, so that `preload_app` makes no difference."""
+    """Start a candidate in each worker: after the fork, so that `preload_app` makes no difference."""
     election = interlock.connect().election("periodic", ttl=10)
     threading.Thread(target=election.run, args=(work,), name="periodic", daemon=True).start()
-    standing.append(election)
+    candidates.append(election)
 
 
 def worker_exit(server: Any, worker: Any) -> None:
-    """Stand for it no more: the next one leads."""
-    for election in standing:
+    """Stop the candidate: the next one leads."""
+    for election in candidates:
         election.stop(timeout=5)

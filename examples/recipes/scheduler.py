@@ -2,7 +2,7 @@
 
     INTERLOCK_URL=redis://localhost uvicorn examples.recipes.scheduler:app --workers 4
 
-Each worker stands for the lead as long as it serves; the scheduler lives where the lead is.
+Each worker is a candidate as long as it serves; only the leader has a scheduler.
 """
 
 import os
@@ -23,7 +23,7 @@ def tick() -> None:
 
 @contextmanager
 def leader() -> Iterator[interlock.Election]:
-    """Stand for the lead in the background; the leader has a scheduler."""
+    """Be a candidate in the background; the leader has a scheduler."""
     schedulers: list[BackgroundScheduler] = []
 
     def elected(election: interlock.Election) -> None:
