@@ -13,7 +13,7 @@ import interlock
 from interlock import InvalidArgument, StoreError
 from interlock.core.claims import Check
 from interlock.runtime import log
-from interlock.stores.files import FileStore, folder, line_file, machine
+from interlock.stores.files import FileStore, _posix, folder, line_file, machine
 from interlock.stores.files._sync import queue
 
 
@@ -55,6 +55,15 @@ def test_a_network_file_system_is_refused(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(machine, "mount_of", lambda path: machine.Mount("/", "/", "nfs4"))
     with pytest.raises(StoreError, match="local folder"):
         FileStore(str(tmp_path / "other"))
+
+
+def test_the_file_system_of_a_chroot_is_asked_for_its_type(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = machine.check_of(tmp_path)
+    mounts = tmp_path / "mountinfo"
+    mounts.write_text("25 30 0:23 / /proc rw - proc proc rw\n")  # in a chroot, no line is about its root
+    monkeypatch.setattr(_posix, "MOUNTS", mounts)
+    assert machine.mount_of(tmp_path).kind in _posix.LOCAL
+    assert machine.check_of(tmp_path).status == before.status == "ok"
 
 
 def test_missing_permissions_are_found(store: interlock.Locks, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ import os
 import re
 import resource
 import stat
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Set
 from fcntl import F_GETFL, F_SETFL, fcntl
@@ -359,6 +360,13 @@ def default_folder() -> str:
 # -- the machine --------------------------------------------------------------------------------------------
 
 MOUNTS = Path("/proc/self/mountinfo")
+KINDS = {
+    0xEF53: "ext4", 0x58465342: "xfs", 0x9123683E: "btrfs", 0x01021994: "tmpfs", 0x794C7630: "overlay",
+    0x2FC12FC1: "zfs", 0xF2F52010: "f2fs", 0xCA451A4E: "bcachefs", 0x858458F6: "ramfs", 0x6969: "nfs",
+    0xFF534D42: "cifs", 0xFE534D42: "smb3", 0x01021997: "9p", 0x00C36400: "ceph", 0x65735546: "fuse",
+    0x0BD00BD0: "lustre", 0x47504653: "gpfs", 0x01161970: "gfs2", 0x7461636F: "ocfs2", 0x5346414F: "afs",
+}  # fmt: skip
+"""The types of file systems by the numbers of statfs(2)."""
 
 
 def boot_id() -> str:
@@ -392,6 +400,8 @@ def time_namespace() -> str:
 def mount_of(path: str | Path) -> Mount:
     """Return the mount that a path is on; its type is "unknown" on a system without /proc.
 
+    The table of mounts does not show the root of a chroot: then the type is that of statfs, without a point.
+
     Raises:
         OSError: /proc/self/mountinfo exists, but can't be read.
     """
@@ -408,7 +418,20 @@ def mount_of(path: str | Path) -> Mount:
         point = point.replace("\\040", " ").replace("\\011", "\t").replace("\\134", "\\")
         if (real + "/").startswith(point.rstrip("/") + "/") and len(point) >= len(best.point):
             best = Mount(point, root, right.split()[0])  # the last mount hides those before
-    return best
+    return best if best.point else Mount("", "", _type_in_chroot(real))
+
+
+def _type_in_chroot(path: str) -> str:
+    """Return the type of a path's file system, as the kernel tells it; "unknown" if it can't be found out."""
+    try:
+        import ctypes  # needed only here
+
+        about = ctypes.create_string_buffer(1024)
+        if ctypes.CDLL(None).statfs(os.fsencode(path), about) == 0:
+            return KINDS.get(int.from_bytes(about.raw[:4], sys.byteorder), "unknown")
+    except (ImportError, AttributeError, OSError):
+        pass  # Python without ctypes, or a C library without the function
+    return "unknown"
 
 
 def is_running(pid: str) -> bool:
