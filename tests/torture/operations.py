@@ -72,6 +72,10 @@ class Operation:
         _current.set(self._number)
         self.say("invoke", **choice.facts())
 
+    def downgraded(self) -> "Operation":
+        """Return a new operation: this writer, which is over, holds the lock as a reader from now on."""
+        return Operation(self._history, self._choice._replace(kind="downgraded", units=1, timeout=0.0))
+
     def evicted(self, view: Any) -> None:
         """Record that a claim is going to be evicted."""
         self.say("evict", id=view.id, state=view.state)

@@ -107,15 +107,15 @@ class Choice(NamedTuple):
     """One operation.
 
     Attributes:
-        kind: lock, rlock, semaphore, read, write, all, once, token (a lock that is detached), attach (which takes
-            over such a lock) or evict (of any claim).
+        kind: lock, rlock, semaphore, read, write, downgraded (what a writer is after it), all, once, token (a lock
+            that is detached), attach (which takes over such a lock) or evict (of any claim).
         names: the names to lock; two for all.
         timeout: seconds to wait; 0 for one try.
         ttl: seconds of lease.
         renew: False to let the lease expire.
         hold: seconds to hold the lock.
         units, capacity: as the store counts them.
-        fails: True if a run of `once` ends with an exception.
+        fails: True if a run of `once` ends with an exception, or a writer becomes a reader.
     """
 
     kind: str

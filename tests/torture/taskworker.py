@@ -90,6 +90,12 @@ class TaskWorker(Worker):
                 await asyncio.sleep(seconds)
             if choice.kind == "once" and choice.fails:
                 raise FailedRun
+            if choice.kind == "write" and choice.fails and "token" in self.plan.kinds:
+                reading = operation.downgraded()
+                await grant.downgrade()
+                for seconds in reading.body(grant, reader):
+                    await asyncio.sleep(seconds)
+                reading.say("freed")
             if choice.kind == "token":
                 self.board.put(name, await grant.detach())
             if token and choice.fails:

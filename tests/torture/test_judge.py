@@ -68,6 +68,20 @@ def too_many_units(told: Told) -> None:
         told.hold(f"{process}.0", 1.0 + process / 10, 1 + process, 2.0, kind="semaphore", units=2, of=3)
 
 
+def beside_a_downgraded_writer(told: Told, kind: str, units: int) -> None:
+    writer = told.hold("0.0", 1.0, 1, 2.0, kind="write", units=9, of=9)
+    waiter = told.ask("1.0", 1.1, kind=kind, units=units, of=9)
+    told.say(1.2, "queued", "1.0", op=waiter, id=f"id{waiter}")
+    reader = told.ask("0.0", 2.0, kind="downgraded", timeout=0.0, of=9)
+    told.say(2.1, "ok", "0.0", op=reader, fences=[1], ids=[f"id{writer}"])
+    told.say(3.0, "over", "0.0", op=reader)
+    told.get("1.0", waiter, 2.05, 2, 3.5)
+
+
+def a_writer_beside_a_downgraded_one(told: Told) -> None:
+    beside_a_downgraded_writer(told, "write", 9)
+
+
 def a_fence_repeats(told: Told) -> None:
     told.hold("0.0", 1.0, 7, 2.0)
     told.hold("1.0", 3.0, 7, 4.0)
@@ -158,6 +172,7 @@ def a_healthy_holder_loses_its_lock(told: Told) -> None:
 BAD: dict[Callable[[Told], None], str] = {
     two_holders: "overlap",
     too_many_units: "overlap",
+    a_writer_beside_a_downgraded_one: "overlap",
     a_fence_repeats: "fence repeated",
     a_fence_falls: "fence fell",
     a_stale_write: "stale write",
@@ -194,6 +209,10 @@ def a_lock_is_handed_over_by_a_token(told: Told) -> None:
     told.get("2.0", waiter, 3.1, 8, 3.2)
 
 
+def a_reader_comes_in_beside_a_downgraded_writer(told: Told) -> None:
+    beside_a_downgraded_writer(told, "read", 1)
+
+
 def an_evicted_holder_learns_it_late(told: Told) -> None:
     evicted = told.hold("0.0", 1.0, 1, 2.0)
     told.say(
@@ -213,6 +232,7 @@ def a_failed_run_is_followed_by_another(told: Told) -> None:
     "tell",
     [
         a_lock_is_handed_over_by_a_token,
+        a_reader_comes_in_beside_a_downgraded_writer,
         an_evicted_holder_learns_it_late,
         a_failed_run_is_followed_by_another,
     ],

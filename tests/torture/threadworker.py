@@ -129,6 +129,12 @@ class ThreadWorker(Worker):
                 time.sleep(seconds)
             if choice.kind == "once" and choice.fails:
                 raise FailedRun
+            if choice.kind == "write" and choice.fails and "token" in self.plan.kinds:
+                reading = operation.downgraded()
+                grant.downgrade()
+                for seconds in reading.body(grant, reader):
+                    time.sleep(seconds)
+                reading.say("freed")
             if choice.kind == "token":
                 self.board.put(name, grant.detach())
             if token and choice.fails:

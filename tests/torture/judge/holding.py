@@ -167,8 +167,8 @@ def order(run: Run) -> list[Violation]:
     for name, holds in _holds(run):
         if len(holds[0].op.names) > 1:
             continue
-        # A hold that was attached did not wait: its claim began with the operation that detached it.
-        holds = [hold for hold in holds if hold.op.kind != "attach"]
+        # A hold that was attached or downgraded did not wait: its claim began with an earlier operation.
+        holds = [hold for hold in holds if hold.op.kind not in ("attach", "downgraded")]
         stood = [hold for hold in holds if hold.id in hold.op.queued and not _lost_place(run, hold)]
         if run.plan.line == "all":
             found += _overtaken(name, stood, holds)
