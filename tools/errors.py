@@ -74,7 +74,7 @@ def table() -> str:
     tested = patterns()
     rows = sorted(
         {each for each in messages() if any(re.search(pattern, f"{each[1]} {each[2]}") for pattern in tested)},
-        key=lambda row: (PUBLIC.index(row[0]), row[1].lstrip("…' ")),
+        key=lambda row: (PUBLIC.index(row[0]), row[1].lstrip("…' "), row),
     )
     if len(rows) > MOST:
         raise SystemExit(
