@@ -149,6 +149,7 @@ def _start_afresh(rt: Runtime, call: AcquireCall[Waiting], answer: EnterResult) 
 
 def _wait(rt: Runtime, queue: Queue, call: AcquireCall[Waiting], answer: EnterResult) -> bool:
     """Wait for a hand-over or the next poll; return False if no time is left, or too many others wait."""
+    call.waiter = call.waiter or cast("Waiting | None", answer.waiter)
     if call.max_waiters is not None and _too_many_wait(queue, call, answer, call.max_waiters):
         return call.full_line is None and _start_afresh(rt, call, answer)
     if answer.state == "pending" and not call.in_line:
@@ -165,7 +166,6 @@ def _wait(rt: Runtime, queue: Queue, call: AcquireCall[Waiting], answer: EnterRe
         pause = _pause_in_outage(rt, call, answer.outage, pause)
     if answer.state == "busy":  # do not poll a busy store continuously
         pause += min(MOST_PAUSE, (call.moment - call.started) / 20)
-    call.waiter = call.waiter or cast("Waiting | None", answer.waiter)
     if answer.state == "pending" and call.may_queue and call.waiter is None:
         call.waiter = queue.subscribe()
     elif call.waiter is None or not call.in_line:
