@@ -435,7 +435,7 @@ enter(PyObject *module, PyObject *args)
     if (tail_size == SLOT - TAIL_AT && pad(id, padded) && guard(fd, mark, head, pid, padded, &line)) {
         int lives = (pipe || !line.first) && (queued || !line.mine) && line.held > 0 &&
                     read_live(&line, line.held, &holder, token, others);
-        int free = line.held == 0 && !line.first && line.top > 0; /* a new line is left to Python */
+        int free = line.held == 0 && !line.first && (line.top > 0 || line.size == line.head); /* no fence is damaged */
         before = holder;
         if (queued) {
             waits = lives && stay(&line, ttl, pipe, &before, token, others);

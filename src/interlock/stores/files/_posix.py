@@ -126,7 +126,7 @@ def _open_at(at: int, name: str, sharing: Sharing, create: bool) -> int:
         fd = -1
         if create:  # try to create it first, because most names are new
             try:  # not `suppress`, because an interrupt may come at its end
-                fd = descriptor(name, access | os.O_CREAT | os.O_EXCL, sharing.file_mode, at)
+                fd = descriptor(name, access | NOATIME | os.O_CREAT | os.O_EXCL, sharing.file_mode, at)
             except (FileExistsError, PermissionError):
                 pass
         if fd < 0:
@@ -198,10 +198,12 @@ def may_use(path: str | Path, mode: int) -> bool:
     return os.access(path, mode, effective_ids=True)
 
 
-def hide_reads(fd: int) -> None:
+def hide_reads(fd: int, found: os.stat_result) -> None:
     """Let reads not update the access time of an own file."""
-    if NOATIME and os.fstat(fd).st_uid == os.geteuid():
-        fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | NOATIME)
+    if NOATIME and found.st_uid == os.geteuid():
+        flags = fcntl(fd, F_GETFL)
+        if not flags & NOATIME:  # not created by this process
+            fcntl(fd, F_SETFL, flags | NOATIME)
 
 
 def mark(fd: int) -> int:

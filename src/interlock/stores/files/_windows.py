@@ -269,7 +269,7 @@ def may_use(path: str | Path, mode: int) -> bool:
     return os.access(path, mode)
 
 
-def hide_reads(fd: int) -> None:
+def hide_reads(fd: int, found: os.stat_result) -> None:
     """Do nothing: Windows does not update the time of access at each read."""
 
 

@@ -61,8 +61,10 @@ class Quick:
         """
         id, spec, who = claim
         steps = self._steps
-        line = steps.lines.get(spec.key)
-        if line is None or spec.once or (waiter is not None and not (may_queue and spec.capacity == 1)):
+        if spec.once or (waiter is not None and not (may_queue and spec.capacity == 1)):
+            return None
+        line = steps.lines.get(spec.key) or steps.new_line(spec.key)
+        if line is None:
             return None
         now = clock.now()
         if now >= steps.trusted:

@@ -172,7 +172,7 @@ class Folder:
     def drop_value(self, name: str) -> None:
         """Remove the value of a name, if there is one."""
         with contextlib.suppress(OSError):
-            os.unlink(self.kept / name)
+            os.unlink(f"{self.kept}/{name}")
 
 
 def names_in(room: Path) -> list[str]:

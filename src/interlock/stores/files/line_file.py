@@ -122,17 +122,17 @@ class LineFile(OpenFile):
             self._span *= 2
             data = pread(self.fd, self._span, 0)
         right = self.head[:DONE_AT] + moment(max(0, micros_in(data, DONE_AT))) + self.head[DONE_AT + MOMENT_LENGTH :]
-        if not data.startswith(right) or (len(data) - len(right)) % SLOT:
+        if not data:  # a new file
+            put(self.fd, self.head, 0)
+            data = self.head
+        elif not data.startswith(right) or (len(data) - len(right)) % SLOT:
             self._put_right(data)
             data = pread(self.fd, self._span, 0)
         self.trusted = clock.now() + TRUST
         return data
 
     def _put_right(self, found: bytes) -> None:
-        """Write the head of a new or damaged file; the readable claims of a damaged file stay."""
-        if not found:
-            put(self.fd, self.head, 0)
-            return
+        """Write the head of a damaged file; its readable claims stay."""
         key = key_in(found[:HEAD_MOST])
         if not found.startswith(LINE_MAGIC) and not self.head.startswith(found):
             raise NotOurs(f"{self.path} was not written by interlock. Inspect and remove it. Nothing was changed.")
@@ -156,10 +156,10 @@ class LineFile(OpenFile):
             folder.repair()
             self.fd = open_file(folder.lines, self.name, folder.sharing)
         try:
-            self.identify()
+            found = self.identify()
             # If the program closes the descriptor, another file may get its number.
             self.mark = system.mark(self.fd)
-            system.hide_reads(self.fd)
+            system.hide_reads(self.fd, found)
         except BaseException:
             self.close()
             raise

@@ -37,10 +37,11 @@ class OpenFile:
         self.path = os.fspath(path)
         self.fd = self.device = self.inode = self.mark = -1
 
-    def identify(self) -> None:
-        """Record the identity of the opened file; before that `close` closes the number."""
+    def identify(self) -> os.stat_result:
+        """Record the identity of the opened file, and return its attributes; before, `close` closes the number."""
         found = os.fstat(self.fd)
         self.device, self.inode = found.st_dev, found.st_ino
+        return found
 
     def links(self) -> int:
         """Return the number of hard links; -1 if the descriptor no longer belongs to the file."""

@@ -253,6 +253,18 @@ class FileSteps(StepStore, Notifier):
         self._retire_all()
         return line
 
+    def new_line(self, key: str) -> LineFile | None:
+        """Open the line of a key, for the compiled steps; return None if the step in Python must report an error."""
+        with contextlib.suppress(OSError, StoreError):
+            line = self._line(key)
+            with line.section.entered():
+                try:
+                    line.guard()
+                finally:
+                    line.unguard()
+            return line
+        return None
+
     def _retire_all(self) -> None:
         """Close the lines that are not kept open; a later call closes a line whose step was interrupted."""
         for line in list(self._retired):
@@ -265,8 +277,10 @@ class FileSteps(StepStore, Notifier):
         line.retired = True
         with contextlib.suppress(OSError, StoreError), line.section.entered():  # else the step closes it
             try:
-                # Checked first, because a removed folder must not be created again for this.
-                data = line.guard() if line.is_intact() else None
+                data = None
+                if line.is_intact():  # checked first, because a removed folder must not be created again for this
+                    line.trusted = clock.now() + TRUST
+                    data = line.guard()
                 if data is not None and is_nothing(*self._settled(line.slots(data), micros_in(data, DONE_AT))):
                     line.discard()
             finally:

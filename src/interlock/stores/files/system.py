@@ -83,7 +83,7 @@ class System(Protocol):
     def may_use(self, path: str | Path, mode: int) -> bool:
         """Return True if this user has rights; see `os.access`."""
 
-    def hide_reads(self, fd: int) -> None:
+    def hide_reads(self, fd: int, found: os.stat_result) -> None:
         """Let reads not update the access time."""
 
     def remove(self, file: OpenFile) -> None:
