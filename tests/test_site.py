@@ -168,3 +168,16 @@ def test_each_page_fits_phone_and_desktop_in_light_and_dark(
     driver.get(address)
     show_as(driver, width, scheme)
     assert driver.execute_async_script(LOOK, pages, LEAST_CONTRAST) == []
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_the_code_of_the_landing_page_fits_without_scrolling(
+    reader: tuple[webdriver.Remote, str], width: int
+) -> None:
+    driver, address = reader
+    driver.get(address)
+    show_as(driver, width, "light")
+    wide = (
+        "return [...document.querySelectorAll('article pre')].filter((each) => each.scrollWidth > each.clientWidth)"
+    )
+    assert driver.execute_script(f"{wide}.map((each) => each.innerText)") == []
