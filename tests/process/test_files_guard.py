@@ -155,6 +155,7 @@ def test_a_name_that_was_held_before_is_entered_in_one_step(
             answer = queue.enter(claim, None, True, False)
             assert (answer.state, answer.waiter) == ("using", None)
             assert queue.leave(claim)
+        queue.subscribe().close()  # by the same pipe, which was put back
         assert len([*folder.glob("alive/*.*")]) == 1
     finally:
         queue.close()
