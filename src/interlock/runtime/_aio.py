@@ -271,11 +271,12 @@ class AsyncArrivals:
     Args:
         fileno: the descriptor of the socket.
         read: lets the library read the data.
+        soon: of no use here: an event loop never looks, because other tasks wait for their turn.
     """
 
     __slots__ = ("_fileno", "_loop", "_read", "_waiter")
 
-    def __init__(self, fileno: int, read: Callable[[], object]) -> None:
+    def __init__(self, fileno: int, read: Callable[[], object], soon: bool) -> None:
         self._loop = asyncio.get_running_loop()
         self._fileno = fileno
         self._read = read

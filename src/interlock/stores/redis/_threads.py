@@ -1,10 +1,8 @@
 """Sockets for threads, with absolute deadlines; the same names as in `_aio`."""
 
-import os
 import select
 import socket
 from collections.abc import Callable
-from types import BuiltinFunctionType
 from typing import Any
 
 from interlock.runtime import _threads as rt
@@ -13,11 +11,7 @@ from interlock.runtime.process import OwnedDescriptor
 from interlock.stores.redis.library import keep_alive
 from interlock.stores.redis.settings import Address
 
-SPIN_TIME = 250e-6  # seconds to poll for a reply before the thread sleeps
-MOST_MISSES = 3  # replies in a row that took longer; then it does not poll
-SKIPPED = 100  # replies without polling
 RECV_SIZE = 65536  # bytes received at a time
-SEVERAL = len(os.sched_getaffinity(0)) > 1 if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1) > 1
 
 
 class Stream:
@@ -75,11 +69,7 @@ class Stream:
 
 
 class PolledStream(Stream):
-    """A stream on a non-blocking socket, which polls briefly before the thread sleeps.
-
-    A near server replies sooner than a sleeping thread wakes.  After three unsuccessful polls in a row, because the
-    server is remote or the processors are busy, it polls for only one reply in a hundred.
-    """
+    """A stream on a non-blocking socket, which looks before the thread sleeps."""
 
     def __init__(self, sock: socket.socket, looks: bool) -> None:
         super().__init__(sock)
@@ -87,8 +77,7 @@ class PolledStream(Stream):
         self._send, self._receive = sock.send, sock.recv
         self._poll = select.poll()
         self._poll.register(sock, select.POLLIN)
-        self._looks = looks and SEVERAL
-        self._misses = 0
+        self._looks = rt.Looks(looks)
 
     def send(self, data: bytes, deadline: float) -> None:
         """Send like `Stream.send`."""
@@ -103,20 +92,14 @@ class PolledStream(Stream):
 
     def receive(self, deadline: float) -> bytes:
         """Receive like `Stream.receive`."""
-        if self._looks and self._misses < MOST_MISSES:
-            until = clock.now() + SPIN_TIME
-            while clock.now() < until:
-                try:
-                    data = self._receive(RECV_SIZE)
-                except BlockingIOError:
-                    os.sched_yield()  # let other threads use the processor
-                else:
-                    self._misses = 0
-                    return data
-        self._misses += 1
-        if self._misses == MOST_MISSES + SKIPPED:
-            self._misses = MOST_MISSES - 1  # one poll; after another unsuccessful one the next comes as late
-        return self._after_sleep(deadline)
+        data = self._looks.find(self._arrived)
+        return self._after_sleep(deadline) if data is None else data
+
+    def _arrived(self) -> bytes | None:
+        try:
+            return self._receive(RECV_SIZE)
+        except BlockingIOError:
+            return None
 
     def _after_sleep(self, deadline: float) -> bytes:
         while True:
@@ -159,8 +142,8 @@ def open_stream(address: Address | str, tls: Any, deadline: float, io_timeout: f
             return Stream(tls.wrap_socket(sock, server_hostname=address[0]))
         # gevent and eventlet replace the socket class and `select.poll`: then use blocking calls.
         own = type(sock) is socket.socket and type(sock).__module__ == "socket"
-        if own and isinstance(getattr(select, "poll", None), BuiltinFunctionType):
-            return PolledStream(sock, looks and hasattr(os, "sched_yield"))
+        if own and rt.has_own_poll():
+            return PolledStream(sock, looks)
     except BaseException:
         sock.close()
         raise

@@ -119,6 +119,7 @@ class AsyncPgConnection:
     """
 
     trust: object = None
+    _replies = True  # it receives replies, not notifications
 
     def __init__(self, connection: object, server: AsyncServer) -> None:
         self._server = server
@@ -137,7 +138,7 @@ class AsyncPgConnection:
         self._coding = "utf-8" if pgconn.parameter_status(b"server_encoding") == b"UTF8" else "unicode_escape"
         pgconn.nonblocking = 1
         pgconn.enter_pipeline_mode()
-        self._arrivals = rt.AsyncArrivals(pgconn.socket, self._read)
+        self._arrivals = rt.AsyncArrivals(pgconn.socket, self._read, self._replies)
 
     def _is_ours(self) -> bool:
         """Return True if the descriptor is still ours; otherwise end the connection without libpq."""
@@ -303,6 +304,8 @@ class AsyncPgConnection:
 
 class AsyncPgSubscription(AsyncPgConnection):
     """A connection that listens; see `AsyncSubscription`."""
+
+    _replies = False
 
     async def listen(self, deadline: float) -> None:
         """Start to listen; behind a pooler, which misdelivers messages, let waiters poll."""

@@ -120,6 +120,7 @@ class PgConnection:
     """
 
     trust: object = None
+    _replies = True  # it receives replies, not notifications
 
     def __init__(self, connection: object, server: Server) -> None:
         self._server = server
@@ -138,7 +139,7 @@ class PgConnection:
         self._coding = "utf-8" if pgconn.parameter_status(b"server_encoding") == b"UTF8" else "unicode_escape"
         pgconn.nonblocking = 1
         pgconn.enter_pipeline_mode()
-        self._arrivals = rt.Arrivals(pgconn.socket, self._read)
+        self._arrivals = rt.Arrivals(pgconn.socket, self._read, self._replies)
 
     def _is_ours(self) -> bool:
         """Return True if the descriptor is still ours; otherwise end the connection without libpq."""
@@ -304,6 +305,8 @@ class PgConnection:
 
 class PgSubscription(PgConnection):
     """A connection that listens; see `Subscription`."""
+
+    _replies = False
 
     def listen(self, deadline: float) -> None:
         """Start to listen; behind a pooler, which misdelivers messages, let waiters poll."""
