@@ -63,13 +63,13 @@ def pass_time(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
 
 def same(
     game: int, stores: list[Any], pass_time: Callable[[float], object] | None, ahead: Any = lambda: 0.0,
-    finish: bool = False,
+    finish: bool = False, steps: int = 40, kinds: Any = None,
 ) -> None:  # fmt: skip
     """Compare random steps on the stores of two processes with memory://."""
     model = MemoryStore(MemoryNamespace(lambda: clock.now() + ahead()))
     reference, other = Side([model.queue(), model.queue()]), Side([store.queue() for store in stores])
     try:
-        play(game, reference, other, pass_time, finish=finish)
+        play(game, reference, other, pass_time, steps, finish, kinds)
     finally:
         other.close()
         reference.close()
@@ -80,11 +80,11 @@ def test_a_server_answers_as_the_line(server: Any, game: int) -> None:
     compare(server, game)
 
 
-def compare(server: Any, game: int, finish: bool = False, options: str = "") -> None:
+def compare(server: Any, game: int, finish: bool = False, options: str = "", **how: Any) -> None:
     """Compare random steps on a server with memory://."""
 
     stores = [open_store(server.url + options)] * 2
-    same(game, stores, lambda seconds: step_clock(server, seconds), lambda: server.ahead, finish)
+    same(game, stores, lambda seconds: step_clock(server, seconds), lambda: server.ahead, finish, **how)
 
 
 def step_clock(server: Any, seconds: float) -> None:
@@ -93,6 +93,14 @@ def step_clock(server: Any, seconds: float) -> None:
     server.step(seconds)
     if isinstance(server, SteppedRedis):  # it looks at the clock now and then
         eventually(lambda: int(server.command("TIME")[0]) - clock.time_of_day() > server.ahead - 1.0)
+
+
+@pytest.mark.parametrize("server", ["postgresql"], indirect=True)
+@pytest.mark.parametrize("game", range(GAMES))
+def test_short_cuts_of_sql_answer_as_the_line(server: Any, game: int) -> None:
+    """Leases longer than the grace take no short cut."""
+    options = f"?table=quick&grace={2 * line_steps.LONG:.0f}"
+    compare(server, game + 2000, options=options, steps=120, kinds=line_steps.ALONE)
 
 
 @pytest.mark.parametrize("server", ["postgresql"], indirect=True)

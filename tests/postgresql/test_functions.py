@@ -1,13 +1,18 @@
 """Functions in the database, where they do more than `core.line`: clocks set back, old names, unusual texts."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from typing import Any
 
 import psycopg
 import pytest
 
 import interlock
+from interlock.api.connect import open_store
+from interlock.core.claims import SEPARATOR, Claim, LockSpec
+from interlock.runtime._threads import fresh_id
+from interlock.stores.postgresql.ddl import statements, undo
 from interlock.testing.waiting import WAIT_LIMIT, eventually
 from tests.postgresql.conftest import Ask, table_of
 from tests.servers import PostgresServer
@@ -104,3 +109,47 @@ def test_a_table_of_another_version_is_refused_and_said_so(url: str, ask: Ask) -
     ask(f"ALTER TABLE {table_of(url)} DROP COLUMN once")
     with pytest.raises(interlock.StoreError, match="another version"):
         made(url, lambda locks: locks.lock("a").acquire(timeout=0))
+
+
+@pytest.fixture
+def queue(url: str) -> Iterator[Any]:
+    """The queue of a process."""
+    with closing(open_store(url).queue()) as queue:
+        yield queue
+
+
+def claims(count: int) -> list[Claim]:
+    """Return claims of one exclusive lock."""
+    return [Claim(fresh_id(), LockSpec(f"{SEPARATOR}a")) for _ in range(count)]
+
+
+def test_a_claim_that_is_sent_again_waits_once(queue: Any) -> None:
+    """As after a reply that was lost."""
+    holder, waiter, last = claims(3)
+    assert queue.enter(holder, None, False, False).state == "using"
+    notified = queue.subscribe()
+    for claim in (waiter, last, waiter):
+        assert queue.enter(claim, notified, True, False).state == "pending"
+    assert [view.id for view in queue.look(holder.spec.key)] == [holder.id, waiter.id, last.id]
+
+
+def test_a_release_in_the_grace_lets_nobody_in(queue: Any, url: str, ask: Ask) -> None:
+    holder, waiter = claims(2)
+    assert queue.enter(holder, None, False, False).state == "using"
+    assert queue.enter(waiter, queue.subscribe(), True, False).state == "pending"
+    ask(f"TRUNCATE {table_of(url)}_alive")  # as a crash does
+    assert queue.leave(holder)
+    assert [(view.id, view.state) for view in queue.look(holder.spec.key)] == [(waiter.id, "pending")]
+
+
+def test_functions_of_an_older_version_stay_beside_the_new(url: str, ask: Ask) -> None:
+    table = table_of(url)
+    made(url, lambda locks: locks.lock("a").acquire().release())
+    for name in ("enter", "leave"):
+        ask(f"DROP FUNCTION {table}_{name}")
+        ask(f"CREATE FUNCTION {table}_{name}(key bytea) RETURNS text LANGUAGE sql AS 'SELECT ''old'''")
+    made(url, lambda locks: locks.lock("a").acquire().release())
+    assert ask(f"SELECT {table}_enter(''::bytea), {table}_leave(''::bytea)") == [("old", "old")]
+    for statement in statements(undo(table)):
+        ask(statement)
+    assert ask("SELECT proname FROM pg_proc WHERE proname LIKE %s", f"{table}%") == []

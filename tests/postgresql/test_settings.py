@@ -12,6 +12,7 @@ import interlock
 from interlock.api.connect import open_store
 from interlock.core.claims import SEPARATOR, Claim, LockSpec
 from interlock.core.errors import InvalidArgument, StoreError
+from interlock.runtime._threads import fresh_id
 from interlock.stores.postgresql.ddl import ddl
 from interlock.testing.waiting import eventually
 from tests.postgresql.conftest import Ask
@@ -80,6 +81,20 @@ def test_changes_not_covered_by_the_grace_are_synced_to_disk(
                 assert queue.leave(Claim(grant.id, LockSpec(f"{SEPARATOR}a")), 60.0)
         assert ask("SELECT pg_current_wal_insert_lsn() <= pg_current_wal_flush_lsn()") == [(durable,)]
         grant.release()
+
+
+@pytest.mark.parametrize(("ttl", "durable"), [(5, False), (60, True)])
+def test_a_promotion_not_covered_by_the_grace_is_synced_to_disk(
+    url: str, ask: Ask, role: Any, lazy_server: None, ttl: float, durable: bool
+) -> None:
+    role("synchronous_commit = off")
+    with closing(open_store(url).queue()) as queue:
+        first, second = (Claim(fresh_id(), LockSpec(f"{SEPARATOR}a", ttl=each)) for each in (5, ttl))
+        assert queue.enter(first, None, False, False).state == "using"
+        assert queue.enter(second, queue.subscribe(), True, False).state == "pending"
+        ask("CHECKPOINT")
+        assert queue.leave(first)
+        assert ask("SELECT pg_current_wal_insert_lsn() <= pg_current_wal_flush_lsn()") == [(durable,)]
 
 
 def test_without_the_table_the_error_says_how_to_make_it(server: PostgresServer) -> None:

@@ -9,6 +9,8 @@ from interlock.core.queue import Granted
 from interlock.testing.waiting import eventually
 
 KINDS = [(1, 1), (1, 1), (1, 1), (1, 3), (2, 3), (3, 3), (1, WRITER_UNITS), (WRITER_UNITS, WRITER_UNITS)]
+ALONE = [(1, 1), (1, 1), (1, 1), (1, WRITER_UNITS), (WRITER_UNITS, WRITER_UNITS)]
+"""Kinds of which most holders have the lock for themselves."""
 STEPS = [
     "enter", "enter", "enter", "enter", "try", "again", "leave", "leave", "leave", "finish", "renew", "adopt",
     "evict", "evict all", "pass",
@@ -84,7 +86,7 @@ class Side:
 
 def play(
     seed: int, reference: Side, other: Side, pass_time: Callable[[float], object] | None, steps: int = 40,
-    finish: bool = False,
+    finish: bool = False, kinds: Sequence[tuple[int, int]] | None = None,
 ) -> None:  # fmt: skip
     """Perform random steps on both sides, and compare.
 
@@ -94,13 +96,15 @@ def play(
         pass_time: moves the clocks of both forward; None if they can't be moved: then no lease expires, and every
             second seed has plain steps only.
         steps: the number of steps.
+        kinds: units and capacities to choose from; by default the seed decides.
         finish: True for long lines; a claim of nobody leaves after each step, which completes what was left to it.
     """
     chance = random.Random(seed)
     key = f"game{SEPARATOR}of {seed} é\n'\\"
     known: dict[str, tuple[int, Claim]] = {}
     shrinks = seed % 6 in (3, 4)
-    some_kinds = chance.choice(SHARED if shrinks else [KINDS, KINDS[:3], [(1, 3)], [(1, 1), (1, WRITER_UNITS)]])
+    several = SHARED if shrinks else [KINDS, KINDS[:3], [(1, 3)], [(1, 1), (1, WRITER_UNITS)]]
+    some_kinds = kinds or chance.choice(several)
     plain = pass_time is None and seed % 2 == 0
     for number in range(3 * steps if plain else steps):
         what = chance.choice(

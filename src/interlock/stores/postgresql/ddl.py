@@ -12,6 +12,17 @@ TABLE = "interlock_line"
 GRACE = 30.0  # seconds
 MAX_NAME_LENGTH = 48  # characters: the names of functions begin with that of the table, and PostgreSQL cuts after 63
 FUNCTIONS = ("begin", "opening", "durable", "free_slot", "walk", "enter", "leave", "kept", "adopt", "renew", "sweep")
+# A function has several versions if clients of several versions have created them.
+_DROP_FUNCTIONS = """DO $$ DECLARE
+  function regprocedure;
+BEGIN
+  FOR function IN
+    SELECT p.oid FROM pg_proc p WHERE p.proname ~ '^{bare}_({parts})$'
+    AND p.pronamespace = (SELECT c.relnamespace FROM pg_class c WHERE c.oid = to_regclass('{table}'))
+  LOOP
+    EXECUTE 'DROP FUNCTION ' || function;
+  END LOOP;
+END $$;"""
 _NAME = re.compile(r"[a-z_][a-z0-9_]*")
 
 
@@ -67,8 +78,8 @@ def undo(table: str = TABLE, schema: str = "") -> str:
         InvalidArgument: a name is not allowed.
     """
     names = names_of(table, schema)
-    drops = [f"DROP FUNCTION IF EXISTS {names[each]};" for each in reversed(FUNCTIONS)]
-    return "\n\n".join([*drops, *(f"DROP TABLE IF EXISTS {names[each]};" for each in ("alive", "table"))])
+    drops = _DROP_FUNCTIONS.format(**names)
+    return "\n\n".join([drops, *(f"DROP TABLE IF EXISTS {names[each]};" for each in ("alive", "table"))])
 
 
 def statements(text: str) -> list[str]:

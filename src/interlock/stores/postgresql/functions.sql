@@ -218,25 +218,33 @@ BEGIN
   );
 END $$;
 
--- Enter a claim, or return the state of one that entered before.  `_mode` is try, wait, or again (it entered before).
--- `state` is using, pending, refused, done, gone or, if another step must come before that, more; `look_in` is the time until a lease before it expires, and `waited`
--- the time since it entered, both in microseconds.
+-- Enter a claim, or return the state of one that entered before.  `_lock` is the first 64 bits of the key; `_mode` is try,
+-- wait, or again (it entered before).  The first line of the reply is "state fence slot look_in waited"; the others are
+-- `told` of `walk`.  `state` is using, pending, refused, done, gone or, if another step must come before that, more;
+-- `look_in` is the time until a lease before it expires, and `waited` the time since it entered, both in microseconds.
 CREATE OR REPLACE FUNCTION {enter}(
-  _key bytea, _id text, _mode text, _channel text, _ttl bigint, _units bigint, _capacity bigint, _once boolean,
-  _namespace text, _name text, _home text, _who text, _label text,
-  OUT state text, OUT fence bigint, OUT slot bigint, OUT look_in bigint, OUT waited bigint, OUT told text
-) LANGUAGE plpgsql SET enable_seqscan = off AS $$
+  _key bytea, _lock bigint, _id text, _mode text, _channel text, _ttl bigint, _units bigint, _capacity bigint,
+  _once boolean, _namespace text, _name text, _home text, _who text, _label text
+) RETURNS text LANGUAGE plpgsql SET enable_seqscan = off AS $$
 DECLARE
-  moment bigint := {begin}(_key);
+  moment bigint;
+  state text;
+  fence bigint := 0;
+  slot bigint := 0;
+  look_in bigint;
+  waited bigint := 0;
   line record;
   spot bigint;
   open_from bigint;
   lasting boolean;
+  _ text;  -- results of no use
 BEGIN
-  slot := 0;
-  look_in := 0;
-  waited := 0;
-  told := '';
+  -- As `begin` does, quicker; so is an assignment instead of PERFORM.
+  IF current_setting('transaction_isolation') <> 'read committed' THEN
+    RAISE EXCEPTION USING ERRCODE = 'IL001', MESSAGE = 'a step of a lock must run at the isolation level read committed';
+  END IF;
+  _ := pg_advisory_xact_lock(_lock);
+  moment := (extract(epoch FROM clock_timestamp()) * 1000000)::bigint;
   -- The common case: no holder, no waiter.
   UPDATE {table} AS l
   SET id = _id, units = _units, capacity = _capacity, ttl = _ttl, until = moment + _ttl,
@@ -248,17 +256,33 @@ BEGIN
     AND EXISTS (SELECT FROM {alive} a WHERE a.open_from <= moment)
   RETURNING l.fence INTO fence;
   IF FOUND THEN
-    state := 'using';
     IF _ttl > {grace} OR fence > moment THEN
       PERFORM {durable}(true);
     ELSE
-      PERFORM set_config('synchronous_commit', 'off', true);  -- as `durable` does, quicker
+      _ := set_config('synchronous_commit', 'off', true);  -- as `durable` does, quicker
     END IF;
-    RETURN;
+    RETURN 'using ' || fence || ' 0 0 0';
+  END IF;
+  -- The common case of contention: one claim has the lock for itself, so none of the waiters behind it has its turn.
+  IF _mode = 'wait' THEN
+    SELECT max(l.number) AS last, greatest(max(l.fence), max(l.top)) AS highest, max(l.done) AS finished,
+      min(l.until) FILTER (WHERE l.id <> '' AND l.until > moment) AS soonest,
+      bool_or(l.held > 0 AND l.units = l.capacity AND l.id <> '' AND l.until > moment) AS alone,
+      bool_or(l.id = _id) AS here
+    INTO line FROM {table} l WHERE l.key = _key;
+    IF line.alone AND NOT line.here AND line.finished <= moment AND line.highest < moment THEN
+      INSERT INTO {table} (
+        key, number, id, units, capacity, ttl, until, fence, top, since, once, channel, namespace, name, home, who, label
+      ) VALUES (
+        _key, line.last + 1, _id, _units, _capacity, _ttl, moment + _ttl, moment, moment, moment, _once, _channel,
+        _namespace, _name, _home, _who, _label
+      );
+      _ := set_config('synchronous_commit', 'off', true);
+      RETURN 'pending 0 0 ' || line.soonest - moment || ' 0';
+    END IF;
   END IF;
   open_from := {opening}(moment);
   line := {walk}(_key, _id, '', false, '', moment, open_from, false);
-  told := line.told;
   fence := 0;
   lasting := line.lasting;
   look_in := coalesce(least(line.soonest, CASE WHEN open_from > moment THEN open_from END) - moment, 0);
@@ -308,24 +332,32 @@ BEGIN
     END IF;
   END IF;
   PERFORM {durable}(lasting);
+  RETURN concat_ws(' ', state, fence, slot, look_in, waited) || chr(10) || line.told;
 END $$;
 
 -- Remove a claim and promote waiters; `_evict` if it is another caller's claim, with the id '*' for all claims.  With
 -- `_keep` (microseconds) the claim must hold the lock, and its run is recorded as completed for that time, with `_value`;
--- waiting claims of `once` leave then.  `removed` says how many were removed; if another step is needed, 2 is added; for
--- `_evict` the value is then negative, and one less.
+-- waiting claims of `once` leave then.  The first line of the reply says how many were removed; if another step is needed,
+-- 2 is added; for `_evict` the value is then negative, and one less.  The others are `told` of `walk`.
 CREATE OR REPLACE FUNCTION {leave}(
-  _key bytea, _id text, _keep bigint, _evict boolean, _own text, _value text, OUT removed bigint, OUT told text
-) LANGUAGE plpgsql SET enable_seqscan = off AS $$
+  _key bytea, _lock bigint, _id text, _keep bigint, _evict boolean, _own text, _value text
+) RETURNS text LANGUAGE plpgsql SET enable_seqscan = off AS $$
 DECLARE
-  moment bigint := {begin}(_key);
+  moment bigint;
+  removed bigint := 0;
   open_from bigint;
   before text := '';
   holds boolean := true;
   line record;
   its record;
+  _ text;  -- results of no use
 BEGIN
-  told := '';
+  -- As in `enter`.
+  IF current_setting('transaction_isolation') <> 'read committed' THEN
+    RAISE EXCEPTION USING ERRCODE = 'IL001', MESSAGE = 'a step of a lock must run at the isolation level read committed';
+  END IF;
+  _ := pg_advisory_xact_lock(_lock);
+  moment := (extract(epoch FROM clock_timestamp()) * 1000000)::bigint;
   -- The common case: the only holder leaves, no waiter.
   UPDATE {table} AS l
   SET id = '', until = 0, done = CASE WHEN _keep > 0 THEN moment + _keep ELSE l.done END,
@@ -333,13 +365,42 @@ BEGIN
   WHERE l.key = _key AND l.number = 0 AND l.id = _id AND l.until > moment AND l.held > 0 AND NOT _evict
     AND NOT EXISTS (SELECT FROM {table} o WHERE o.key = _key AND o.number > 0);
   IF FOUND THEN
-    removed := 1;
     IF _keep > 0 THEN
       PERFORM {durable}(true);
     ELSE
-      PERFORM set_config('synchronous_commit', 'off', true);
+      _ := set_config('synchronous_commit', 'off', true);
     END IF;
-    RETURN;
+    RETURN '1';
+  END IF;
+  -- The common case of contention: a claim that has the lock for itself leaves it to the next claim, which also takes
+  -- it for itself, by a lease that the grace covers.
+  IF _keep = 0 AND NOT _evict THEN
+    SELECT m.number AS mine, n.number, n.id, n.fence, n.channel INTO line
+    FROM (
+      SELECT l.number, l.id, l.units, l.capacity, l.held, l.until FROM {table} l
+      WHERE l.key = _key AND l.id <> '' ORDER BY l.number LIMIT 1
+    ) m, LATERAL (
+      SELECT l.number, l.id, l.units, l.capacity, l.held, l.until, l.fence, l.channel FROM {table} l
+      WHERE l.key = _key AND l.number > m.number ORDER BY l.number LIMIT 1
+    ) n
+    WHERE m.id = _id AND m.held > 0 AND m.units = m.capacity AND m.until > moment
+      AND n.held = 0 AND n.units = n.capacity AND n.until > moment AND n.until <= moment + {grace}
+      AND NOT EXISTS (SELECT FROM {table} z WHERE z.key = _key AND z.number = 0 AND z.done > moment)
+      AND EXISTS (SELECT FROM {alive} a WHERE a.open_from <= moment);
+    IF FOUND THEN
+      IF line.mine = 0 THEN
+        UPDATE {table} l SET id = '', until = 0 WHERE l.key = _key AND l.number = 0;
+      ELSE
+        DELETE FROM {table} l WHERE l.key = _key AND l.number = line.mine;
+      END IF;
+      UPDATE {table} l SET held = moment WHERE l.key = _key AND l.number = line.number;
+      _ := set_config('synchronous_commit', 'off', true);
+      IF line.channel IN ('', _own) THEN
+        RETURN '1' || chr(10) || line.channel || ' ' || line.id || ' ' || line.fence || ' 0';
+      END IF;
+      _ := pg_notify(line.channel, line.id || ' ' || line.fence || ' 0');
+      RETURN '1';
+    END IF;
   END IF;
   open_from := {opening}(moment);
   IF _keep > 0 THEN
@@ -348,7 +409,6 @@ BEGIN
     before := CASE WHEN holds THEN line.told ELSE '' END;
     SELECT l.namespace, l.name INTO its FROM {table} l WHERE l.key = _key AND l.id = _id;
   END IF;
-  removed := 0;
   IF holds THEN
     line := {walk}(
       _key, CASE WHEN _evict THEN '' ELSE _id END, _id, _keep > 0, _own, moment, open_from, _keep > 0 OR _evict
@@ -363,8 +423,8 @@ BEGIN
       ON CONFLICT ON CONSTRAINT {primary} DO UPDATE SET done = excluded.done, value = excluded.value;
     END IF;
   END IF;
-  told := before || line.told;
   PERFORM {durable}(line.lasting);
+  RETURN removed || chr(10) || before || line.told;
 END $$;
 
 -- Return '+' and the value of a completed run, or '' without a record; `_forget` deletes the record.

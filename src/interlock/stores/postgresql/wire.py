@@ -132,8 +132,9 @@ class PgStatement(NamedTuple):
     Attributes:
         words: SQL with $1, $2, … for the values.
         values: the parameters.
-        told: the channel of this process, if the last column of the reply names waiters to notify: the caller
-            notifies its own directly, and those of other channels by a request.  None without that column.
+        told: the channel of this process, if the last column of the reply names waiters to notify, each in a line
+            after the first: the caller notifies its own directly, and those of other channels by a request.  None
+            without that column.
     """
 
     words: bytes
@@ -150,6 +151,13 @@ ROLLBACK = PgStatement(b"ROLLBACK")
 def hashed(key: str) -> bytes:
     """Return the SHA-256 of a key, because names may be too long or equal in an index."""
     return b"\\x" + hashlib.sha256(key.encode()).hexdigest().encode()
+
+
+@lru_cache(4096)
+def advisory(hashed_key: bytes) -> bytes:
+    """Return the number of the advisory lock of a name: the first 64 bits of its hash, as `begin` computes it."""
+    number = int(hashed_key[2:18], 16)
+    return b"%d" % (number - (number >> 63 << 64))
 
 
 def array(elements: Iterable[bytes]) -> bytes:
@@ -175,7 +183,7 @@ def notify_statement(rows: Sequence[TextRow], own: str) -> PgStatement | None:
 
     These are the waiters whose promotion had to be on disk before they could be notified.
     """
-    lines = [line.split(" ", 1) for line in rows[0][-1].splitlines()]
+    lines = [line.split(" ", 1) for line in rows[0][-1].splitlines()[1:]]
     others = [(channel, message) for channel, message in lines if channel not in ("", own)]
     return notifying(others) if others else None
 
@@ -202,15 +210,15 @@ class PostgresWire:
 
         def step(columns: str, function: str, values: int) -> bytes:
             places = ", ".join(f"${place}" for place in range(1, values + 1))
-            words = f"SELECT {columns} FROM {names[function]}({places})".encode()
+            words = f"SELECT {columns and columns + ' FROM '}{names[function]}({places})".encode()
             # Behind a pooler other clients use the same session, so a name must mean exactly this text.
             self.prepared[words] = f"interlock_{function}_{hashlib.sha256(words).hexdigest()[:16]}".encode()
             return words
 
-        self._enter = step("state, fence, slot, look_in, waited, told", "enter", 13)
-        self._leave = step("removed, told", "leave", 6)
+        self._enter = step("", "enter", 14)
+        self._leave = step("", "leave", 7)
         self._kept = step("value", "kept", 2)
-        self._adopt = step("fence, slot, told", "adopt", 9)
+        self._adopt = step("fence, slot, chr(10) || told", "adopt", 9)
         self._renew = step("id, renewed", "renew", 2)
         self._sweep = step("swept", "sweep", 2)
         live = (
@@ -239,12 +247,12 @@ class PostgresWire:
         id, spec, who = claim
         listens = "" if self.deaf or mode not in MODES else channel
         values = (id.encode(), MODES.get(mode, b"try"), listens.encode())
-        key, about = self._fixed(spec, who, checked_pid())
-        return PgStatement(self._enter, (key, *values, *about), "")
+        key, lock, about = self._fixed(spec, who, checked_pid())
+        return PgStatement(self._enter, (key, lock, *values, *about), "")
 
     def entered(self, reply: Sequence[TextRow]) -> EnterResult | None:
         """See `Wire.entered`."""
-        state, fence, slot, look_in, waited, _ = reply[0]
+        state, fence, slot, look_in, waited = reply[0][0].partition("\n")[0].split(" ")
         if state == USING:
             return EnterResult("using", int(fence), slot=int(slot))
         if state == PENDING:
@@ -264,8 +272,9 @@ class PostgresWire:
         before: Sequence[str] = (),
     ) -> PgStatement:
         """See `Wire.leave`."""
+        key = hashed(claim.spec.key)
         about = (claim.id.encode(), micros(keep_for), b"f", channel.encode(), stored_result.encode())
-        return PgStatement(self._leave, (hashed(claim.spec.key), *about), channel)
+        return PgStatement(self._leave, (key, advisory(key), *about), channel)
 
     def run_result(self, key: str, delete: bool) -> PgStatement:
         """See `Wire.run_result`."""
@@ -277,10 +286,10 @@ class PostgresWire:
 
     def left(self, reply: Sequence[TextRow]) -> LeaveResult:
         """See `Wire.left`; the result may contain waiters of other processes, which the caller ignores."""
-        removed, told = reply[0]
+        removed, *told = reply[0][0].splitlines()
         if not told and removed in ("0", "1"):
             return REMOVED if removed == "1" else NOT_THERE
-        promoted = [line.split(" ") for line in told.splitlines()]
+        promoted = [line.split(" ") for line in told]
         more, done = divmod(int(removed), 2)
         return LeaveResult(bool(done), [(id, int(fence), int(slot)) for _, id, fence, slot in promoted], bool(more))
 
@@ -297,7 +306,7 @@ class PostgresWire:
 
     def adopt(self, key: str, id: str, claim: Claim, channel: str, before: Sequence[str] = ()) -> PgStatement:
         """See `Wire.adopt`."""
-        hashed_key, about = self._fixed(claim.spec, claim.who, checked_pid())
+        hashed_key, _, about = self._fixed(claim.spec, claim.who, checked_pid())
         ids = (id.encode(), claim.id.encode(), channel.encode())
         return PgStatement(self._adopt, (hashed_key, *ids, *about[:2], *about[-3:]), "")
 
@@ -308,11 +317,12 @@ class PostgresWire:
 
     def evict(self, key: str, id: str | None, rest: Sequence[str] = ()) -> PgStatement:
         """See `Wire.evict`."""
-        return PgStatement(self._leave, (hashed(key), (id or "*").encode(), b"0", b"t", b"", b""), "")
+        about = ((id or "*").encode(), b"0", b"t", b"", b"")
+        return PgStatement(self._leave, (hashed(key), advisory(hashed(key)), *about), "")
 
     def evicted(self, reply: Sequence[TextRow]) -> tuple[int, bool, Sequence[str]]:
         """See `Wire.evicted`."""
-        count = int(reply[0][0])
+        count = int(reply[0][0].partition("\n")[0])
         return max(count, -1 - count), count < 0, ()
 
     def look(self, key: str) -> PgStatement:
@@ -333,11 +343,12 @@ class PostgresWire:
         return PgStatement(self._sweep, (b"%d" % pages, micros(age)))
 
 
-def _fixed(spec: LockSpec, who: str, pid: int) -> tuple[bytes, tuple[Value, ...]]:
-    """Return the key, and the parameters common to all claims of a lock in a thread."""
+def _fixed(spec: LockSpec, who: str, pid: int) -> tuple[bytes, bytes, tuple[Value, ...]]:
+    """Return the key, its advisory lock, and the parameters common to all claims of a lock in a thread."""
     namespace, _, name = spec.key.partition(SEPARATOR)
     numbers = (micros(spec.ttl), b"%d" % spec.units, b"%d" % spec.capacity, b"t" if spec.once else b"f")
-    return hashed(spec.key), (*numbers, namespace, name, f"{HOST} {pid}", who, spec.label)
+    key = hashed(spec.key)
+    return key, advisory(key), (*numbers, namespace, name, f"{HOST} {pid}", who, spec.label)
 
 
 def _view(

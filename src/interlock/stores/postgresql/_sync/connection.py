@@ -180,7 +180,7 @@ class PgConnection:
         if self._ended:  # it ended while idle
             self._begin(dialled(self._server.options, deadline))
         rows = self._insist(request, deadline)
-        others = notify_statement(rows, request.told) if request.told is not None and rows[0][-1] else None
+        others = notify_statement(rows, request.told) if request.told is not None and "\n" in rows[0][-1] else None
         if others is not None:
             try:
                 self._insist(others, deadline)
