@@ -233,7 +233,8 @@ def test_the_bar_of_a_lease_shrinks_and_has_words(
 def test_search_finds_names_labels_and_processes(
     browser: webdriver.Remote, shows: Callable[[dict[str, Any]], None]
 ) -> None:
-    shows(look({"book": LINE, "Pen": [claim(9, "using", 1, label="Ink")]}))
+    shows(look({"book": LINE, "Pen": [claim(9, "using", 1, label="Ink", instance="web-3")]}))
+    assert browser.find_element(By.CSS_SELECTOR, "#claims tr:last-child .who").text == "9@h (web-3)"
     browser.find_element(By.TAG_NAME, "body").send_keys("/")
     field = browser.switch_to.active_element
     assert field.get_attribute("id") == "search"
@@ -242,6 +243,7 @@ def test_search_finds_names_labels_and_processes(
         ("pen job", []),
         ("job 3", ["book"]),
         ("9@h", ["Pen"]),
+        ("WEB-3", ["Pen"]),
         ("", ["book", "Pen"]),
     ):
         field.clear()
@@ -325,11 +327,11 @@ def test_it_is_a_table_for_screen_readers_and_fits_a_phone(
     browser: webdriver.Remote, shows: Callable[[dict[str, Any]], None], width: int
 ) -> None:
     show_as(browser, width, "light")
-    shows(look({"a-name-without-spaces-" * 9: LINE, "pen": [claim(9, "using", 1)]}))
+    shows(look({"x" * 200: LINE, "pen": [claim(9, "using", 1)]}))
     assert browser.execute_script("return document.documentElement.scrollWidth") <= width
     nodes = browser.execute_cdp_cmd("Accessibility.getFullAXTree", {})["nodes"]
     roles = Counter(node["role"]["value"] for node in nodes if not node["ignored"])
     parts = ("table", "row", "columnheader", "rowheader", "cell")
     assert [roles[part] for part in parts] == [1, 3, 3, 2, 4]
     names = {node["name"]["value"] for node in nodes if node.get("role", {}).get("value") == "button"}
-    assert "Evict 0@h from " + "a-name-without-spaces-" * 9 in names
+    assert "Evict 0@h from " + "x" * 200 in names

@@ -256,13 +256,18 @@ def claim_text(view: ClaimView, width: int) -> str:
     return "\n".join((wrapper.fill(first), *(wrapper.fill(INDENT + row) for row in others)))
 
 
+def process_of(view: ClaimView) -> str:
+    """Return the process of a claim, with its instance if it has one."""
+    return f"{view.pid}@{view.host}" + (f" ({view.instance})" if view.instance else "")
+
+
 def _main_facts(view: ClaimView) -> tuple[str, str, str, str, str, str]:
     if view.state == DONE:
         return "record", "once", "", "", "", f"kept for {duration(view.expires_in)}"
     return (
         "holder" if view.state == "using" else "waiter",
         view.kind,
-        f"{view.pid}@{view.host}" + (f" ({view.instance})" if view.instance else ""),
+        process_of(view),
         view.label,
         ago(view.held_since or view.since or 0),
         f"in {duration(view.expires_in)}",

@@ -141,7 +141,7 @@ class Page:
             id: the claim's id.
             by: the address of the caller.
         """
-        who = next((f"{view.pid}@{view.host}" for view in self._locks.claims(name) if view.id == id), id)
+        who = next((output.process_of(view) for view in self._locks.claims(name) if view.id == id), id)
         count = self._locks.evict(name, id)
         if count:
             say(f"Evicted claim {id} of {name!r} at the request of {by}.")

@@ -57,7 +57,7 @@ function kept(map, key, making) {
 }
 
 const keyOf = (name, claim) => JSON.stringify([name, claim.id]);
-const processOf = (claim) => (claim.instance ? `${claim.instance} (${claim.pid}@${claim.host})` : `${claim.pid}@${claim.host}`);
+const processOf = (claim) => `${claim.pid}@${claim.host}${claim.instance ? ` (${claim.instance})` : ""}`;
 
 function kindOf(holders, waiters) {
   const claims = [...holders, ...waiters];
@@ -231,7 +231,7 @@ async function evict(name, claim) {
     one("token").focus();
     return;
   }
-  const who = `${claim.pid}@${claim.host}`;
+  const who = processOf(claim);
   const question =
     claim.state === "using"
       ? `Evict ${shown(who)} from ${shown(name)}? The holder is notified at its next renewal; until then two may be at work.`
