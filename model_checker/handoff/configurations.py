@@ -13,11 +13,12 @@ class Configuration:
         name: a description.
         processes: the number of each caller's process.
         calls: how often each caller acquires.
-        plain: the numbers of callers whose claims can't be let in locally.
+        plain: the numbers of callers whose claims can't have a successor: readers, if writers become readers.
         runs: True if each caller is a run of `once`, which completes or fails.
         reorders: True if the requests of one claim may overtake each other, as on two connections.
         renewals, detaches: how often a holder may renew its lease, and detach.  A token is attached by another
             call, or released.
+        downgrades: how often a writer may become a reader.
         releases: how often a used token is released again by the process that detached it.
         lapses, evictions, cancels, kills, losses, forgets: how often each may happen in one run.  A loss is a lost
             request, reply or message; a lapse is the end of a lease; a server that forgets loses the whole line, like
@@ -41,6 +42,7 @@ class Configuration:
     reorders: bool = False
     renewals: int = 0
     detaches: int = 0
+    downgrades: int = 0
     releases: int = 0
 
 
@@ -79,6 +81,26 @@ CONFIGURATIONS = (
         "two of one process, a token, used twice, a renewal", _TWO, renewals=1, detaches=1, releases=1, reorders=True
     ),
     Configuration("two and one, a token, used twice", _MIXED, detaches=1, releases=1),
+    Configuration("two writers and a reader of one process, a downgrade", _ONE, plain=(1,), downgrades=1),
+    Configuration("a writer and a reader, a writer of another, a downgrade", _MIXED, plain=(1,), downgrades=1),
+    Configuration(
+        "two writers of one process, two calls each, a downgrade, a renewal",
+        _TWO,
+        calls=2,
+        downgrades=1,
+        renewals=1,
+        reorders=True,
+        rare=True,
+    ),
+    Configuration(
+        "a writer and a reader of one process, two calls each, a downgrade, a message is lost",
+        _TWO,
+        calls=2,
+        plain=(1,),
+        downgrades=1,
+        losses=1,
+        rare=True,
+    ),
     Configuration(
         "two and one, a token, used twice, an eviction", _MIXED, detaches=1, releases=1, evictions=1, large=True
     ),

@@ -97,6 +97,12 @@ MUTANTS = (
         _UNNAMED,
     ),
     Mutant(
+        "a downgrade lists its predecessors",
+        "is downgrading a lock that it no longer held",
+        Configuration("two of one process, a downgrade", (0, 0), downgrades=1),
+        _UNNAMED,
+    ),
+    Mutant(
         "a renewal lists its predecessors",
         "but no other claim took the lock",
         Configuration("two of one process, a renewal", (0, 0), renewals=1, reorders=True),

@@ -10,6 +10,8 @@ from interlock.core.claims import PENDING, USING, Claim, LockSpec
 from interlock.core.line import IS_DONE, Line, Origin, QueuedClaim, StepResult, StoreTime
 
 NOW = StoreTime(1, 0)
+WHOLE = 2
+"""The capacity of the lock; a writer takes all of it, a reader 1."""
 OVER = 0
 """The `until` of an expired claim; others have a later one."""
 
@@ -57,7 +59,7 @@ class Server(NamedTuple):
             completed before; the promoted claims.
         """
         known = {place.id for place in line.places}
-        claim = Claim(id, LockSpec("", 1, 1 if whole else 2, once=once))
+        claim = Claim(id, LockSpec("", WHOLE if whole else 1, WHOLE, once=once))
         step = steps.enter(line, NOW, claim, Origin(channel=id[0]), True, again)
         after, told = self.outcome(line, step)
         place: QueuedClaim | None = None if step.answer == IS_DONE else step.answer
@@ -94,9 +96,14 @@ class Server(NamedTuple):
 
     def adopt(self, line: Line, old: str, new: str) -> tuple[Line, int]:
         """Give a claim a new id; return its fence, or 0 if it does not hold the lock."""
-        step = steps.adopt(line, NOW, old, Claim(new, LockSpec("")), Origin(channel=new[0]))
-        after, _ = self.outcome(line, step)
-        return after, 0 if step.answer is None else step.answer.fence
+        after, fence, _ = self.downgrade(line, old, new, WHOLE)
+        return after, fence
+
+    def downgrade(self, line: Line, old: str, new: str, units: int = 1) -> tuple[Line, int, Promoted]:
+        """Let a claim take fewer units; return its fence (0: it does not hold the lock), and the promoted claims."""
+        step = steps.adopt(line, NOW, old, Claim(new, LockSpec("", units, WHOLE)), Origin(channel=new[0]))
+        after, told = self.outcome(line, step)
+        return after, 0 if step.answer is None else step.answer.fence, told
 
     def evict(self, line: Line, id: str) -> tuple[Line, Promoted]:
         """Evict a claim."""

@@ -22,8 +22,8 @@ class Caller(NamedTuple):
     """A caller, which acquires and releases.
 
     Attributes:
-        phase: "idle", "asked", "waiting", "looking", "inside", "leaving", "giving up", "completing", "detaching",
-            "attaching", "done" or "dead".
+        phase: "idle", "asked", "waiting", "looking", "inside", "reading" (after a downgrade), "leaving", "giving up",
+            "completing", "detaching", "attaching", "done" or "dead".
         id: the id of its claim.
         word: the fence of which it was notified; 0 for none.
     """

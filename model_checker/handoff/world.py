@@ -16,7 +16,8 @@ from model_checker.handoff.configurations import Configuration
 from model_checker.handoff.server import OVER, SERVER, Promoted, Server, expired
 from model_checker.handoff.state import Caller, Forgotten, State, Table
 
-REQUESTS = ("enter", "leave", "renew", "complete", "adopt")
+REQUESTS = ("enter", "leave", "renew", "complete", "adopt", "downgrade")
+INSIDE = ("inside", "reading")
 END, FAULT = "end", "fault"
 Step = tuple[Actor, str, State]
 
@@ -69,10 +70,11 @@ class World(verdicts.World):
 
     def violation(self, state: State) -> str | None:
         """Return the violation: two callers inside, a fence that fell, or a caller inside by a void promise."""
-        inside = [each.id for each in state.callers if each.phase == "inside"]
+        inside = [each.id for each in state.callers if each.phase in INSIDE]
+        readers = [each.id for each in state.callers if each.phase == "reading" or self._reads(each.id)]
         detached = [each.id for each in state.line.places if each.id in state.tokens[0] and each.state == USING]
         holders = [id for id in (*inside, *detached) if self._is_well(state, id)]
-        if len(holders) > 1:
+        if len(holders) > 1 and not set(holders) <= set(readers):
             return f"{' and '.join(holders)} hold the lock"
         promised = [id for id in inside if id in state.forgotten.promised]
         if promised and not state.net:
@@ -81,6 +83,10 @@ class World(verdicts.World):
             if sorted((id, one) for one, (id, _, _) in after) != list(before):
                 return "the two tables of a process disagree about which claim follows which"
         return state.wrong or None
+
+    def _reads(self, id: str) -> bool:
+        """Return True if a claim takes a part of the lock."""
+        return bool(id) and int(id[1]) in self.configuration.plain
 
     def _is_well(self, state: State, id: str) -> bool:
         """Return True unless a claim may have been taken away."""
@@ -137,12 +143,15 @@ class World(verdicts.World):
             yield name, f"{name} looks", self._send(looking, ("enter", id, True))
             if state.left.cancels:
                 yield name, f"{name} gives up", self._leaves(_less(state, "cancels"), number, "giving up")
-        elif phase == "inside":
+        elif phase in INSIDE:
             yield name, f"{name} leaves", self._leaves(state, number, "leaving")
+            if phase == "inside" and state.left.downgrades and not self._reads(id):
+                after = self._asks(_less(state, "downgrades"), number, "downgrade", "reading")
+                yield name, f"{name} becomes a reader", after
             if self.configuration.runs:
                 yield name, f"{name} completes its run", self._asks(state, number, "complete", "completing")
             if state.left.renewals:
-                yield name, f"{name} renews", self._asks(_less(state, "renewals"), number, "renew", "inside")
+                yield name, f"{name} renews", self._asks(_less(state, "renewals"), number, "renew", phase)
             if state.left.detaches:
                 yield name, f"{name} detaches", self._detaches(_less(state, "detaches"), number)
 
@@ -257,6 +266,10 @@ class World(verdicts.World):
         if kind == "renew":
             state = self._send(state._replace(line=line), ("renewed", id, self.server.is_kept(line, id)))
             return self._publish(state, promoted)
+        if kind == "downgrade":
+            line, fence, others = self.server.downgrade(line, id, id)
+            state = self._send(state._replace(line=line), ("downgraded", id, fence))
+            return self._publish(state, tuple(each for each in (*promoted, *others) if each[0] != id))
         if kind == "adopt":
             line, fence = self.server.adopt(line, what[0], what[1])
             state = self._send(state._replace(line=line), ("adopted", id, (what[1], fence)))
@@ -294,7 +307,7 @@ class World(verdicts.World):
             if what:
                 return state
             registry, words = self._thaw(state, some)
-            is_lost = number is not None and state.callers[number].phase == "inside"
+            is_lost = number is not None and state.callers[number].phase in INSIDE
             if is_lost:
                 registry.drop_held(id)
             state = self._with(state, some, state.callers[some], registry, words)
@@ -320,6 +333,11 @@ class World(verdicts.World):
                 if told and not done and self._is_well(state, id):
                     state = state._replace(wrong=f"{id} is {phase} a lock that it no longer held")
                 return self._ends(state, number)
+            return state
+        if kind == "downgraded":
+            lost = not what and number is not None and state.callers[number].phase == "reading"
+            if lost and self._is_well(state, id):
+                return state._replace(wrong=f"{id} is downgrading a lock that it no longer held")
             return state
         if kind == "adopted":
             return self._adopted(state, some if number is None else number, id, *what)
