@@ -10,8 +10,47 @@ import sys
 
 LONGEST = 72
 FORM = re.compile(r"[\w./+, -]+: (?P<word>[^\s]+) [^\s].*[^.\s]")
-BEGIN_NOUNS = frozenset("a an the what who whose which whether where when one no each every more its it is this".split())
-IMPERATIVES = frozenset("need feed embed speed exceed proceed succeed seed shed bring string focus bias alias".split())
+BEGIN_NOUNS = frozenset(
+    [
+        "a",
+        "an",
+        "the",
+        "what",
+        "who",
+        "whose",
+        "which",
+        "whether",
+        "where",
+        "when",
+        "one",
+        "no",
+        "each",
+        "every",
+        "more",
+        "its",
+        "it",
+        "is",
+        "this",
+    ]
+)
+IMPERATIVES = frozenset(
+    [
+        "need",
+        "feed",
+        "embed",
+        "speed",
+        "exceed",
+        "proceed",
+        "succeed",
+        "seed",
+        "shed",
+        "bring",
+        "string",
+        "focus",
+        "bias",
+        "alias",
+    ]
+)
 
 
 def wrong(subject: str) -> str:
