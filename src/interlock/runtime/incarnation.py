@@ -70,7 +70,7 @@ def author_of(view: ClaimView) -> Incarnation | None:
 
 def began() -> int:
     """Return the start of this process, in milliseconds since the epoch; of this module, if the system hides it."""
-    start = _state_of(pid())[1]
+    start = _state_of(pid())[1] if hasattr(os, "sysconf") else 0  # Windows has neither
     since = clock.time_of_day() - clock.awake_or_not() + start / os.sysconf("SC_CLK_TCK") if start else _loaded
     return int(since * 1000)
 

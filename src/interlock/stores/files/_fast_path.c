@@ -536,7 +536,18 @@ static PyMethodDef methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
+/* Raise it with each change of the arguments or results, here and in fast_path.py: a checkout that is updated keeps an
+   older compiled file. */
+#define INTERFACE 2
+
+static int
+add_interface(PyObject *module)
+{
+    return PyModule_AddIntConstant(module, "INTERFACE", INTERFACE);
+}
+
 static PyModuleDef_Slot slots[] = {
+    {Py_mod_exec, add_interface},
 #ifdef Py_GIL_DISABLED
     {Py_mod_gil, Py_MOD_GIL_NOT_USED},
 #endif

@@ -2,6 +2,8 @@
 
 from interlock.stores.files.open_file import OpenFile
 
+INTERFACE: int
+
 def enter(
     fd: int,
     mark: int,

@@ -13,7 +13,7 @@ from typing import Any
 
 from interlock.core.claims import MICROS, Claim
 from interlock.core.queue import BUSY, OCCUPIED, REFUSED, EnterResult, Wakeable
-from interlock.runtime import clock
+from interlock.runtime import clock, log
 from interlock.runtime.process import pid
 from interlock.storekit._sync.step_queue import pause_before_look
 from interlock.stores.files.line_file import give_turn
@@ -22,11 +22,18 @@ from interlock.stores.files.steps import FileSteps
 from interlock.stores.files.system import system
 from interlock.stores.files.wakeups import FileWaiter
 
+INTERFACE = 2
+"""The version of the arguments and results of `_fast_path.c`."""
 native = None
 """The compiled module; None if it is not installed, or INTERLOCK_PURE is set in the environment."""
 if not os.environ.get("INTERLOCK_PURE"):
     with suppress(ImportError):
         native = import_module("interlock.stores.files._fast_path")
+    if native is not None and getattr(native, "INTERFACE", 1) != INTERFACE:
+        log.warn(
+            "The compiled part of the file store is that of another version, and not used. Install interlock again."
+        )
+        native = None
 
 ATTEMPTS = range(4)  # a step needs at most three pipes of other processes
 FAST_REFUSED, FAST_LEFT, FAST_LEFT_WITH_WAITERS = 0, 1, 2
