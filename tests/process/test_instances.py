@@ -163,6 +163,18 @@ def test_a_container_that_starts_again_is_pid_1_again(started: Callable[..., Rem
     assert started(*CONTAINER).do(IN_THREADS)
 
 
+@container
+def test_a_pickle_on_another_host_outlives_its_sender(file: str, started: Callable[..., Remote]) -> None:
+    sent = started().do(CONNECT + "import pickle; result = pickle.dumps(locks.lock('book', ttl=300)).hex()")
+    there = started(*CONTAINER)
+    there.do(f"import pickle; grant = pickle.loads(bytes.fromhex({sent!r})).acquire()")
+    with interlock.connect(file) as eye:
+        assert [view.instance for view in eye.claims()] == [NAME]
+    # The sender starts again, so it is younger than the process that got the pickle.
+    assert started().do(CONNECT + "result = locks.lock('book').acquire(timeout=0)") is None
+    assert there.do("result = grant.renew()")
+
+
 # known to be dead
 
 
@@ -195,3 +207,16 @@ def test_a_process_that_its_parent_has_not_awaited_is_dead(file: str, started: C
     os.kill(child, signal.SIGKILL)
     eventually(lambda: Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()[0] == "Z")
     assert started().do(CONNECT + "result = locks.lock('a').acquire(timeout=0) is not None")
+
+
+@LINUX
+def test_a_process_whose_main_thread_has_ended_lives() -> None:
+    threads = "import ctypes, sys, threading; threading.Thread(target=sys.stdin.read).start()"
+    command = [sys.executable, "-c", f"{threads}; ctypes.CDLL(None).pthread_exit(None)"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
+        stat = Path(f"/proc/{process.pid}/stat")
+        eventually(lambda: stat.read_text().rpartition(")")[2].split()[0] == "Z")
+        start = int(stat.read_text().rpartition(")")[2].split()[19])
+        assert not mine()._replace(pid=process.pid, start=start).is_over(mine())
+        process.kill()
+        eventually(lambda: mine()._replace(pid=process.pid, start=start).is_over(mine()))

@@ -280,7 +280,8 @@ def _again(
 ) -> BaseClient:
     """Connect like another process did; all unpickled objects share the connection.
 
-    It has the instance, but takes nothing over: the process that sent it may live on another host.
+    It has the instance, but takes nothing over: the process that sent it may live on another host.  Nor does that
+    process, when it starts again, take over what this one holds.
 
     Raises:
         InvalidArgument, StoreError: as `connect`.
@@ -289,7 +290,9 @@ def _again(
     with loading:
         found = _arrived.get(place)
         if found is None or found._client.closed:
-            found = _arrived[place] = make(url, namespace=namespace, ttl=ttl, instance=instance)
+            found = make(url, namespace=namespace, ttl=ttl, instance=instance)
+            found._client.came_in_a_pickle()
+            _arrived[place] = found
         return found._client
 
 

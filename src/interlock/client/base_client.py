@@ -53,7 +53,7 @@ class BaseClient:
 
     Attributes:
         instance, takeover: these arguments; `takeover` is False when it was done.
-        since: the start of the process that connected, in milliseconds since the epoch; 0 without an instance.
+        since: the start of the process that connected, as for `Incarnation`; 0 without an instance.
         source: `connect`, `aconnect` and the URL, for another process; None if the connection was not made from a
             URL.
         closed: True from the start of `close()`.
@@ -95,6 +95,13 @@ class BaseClient:
         from interlock.runtime.incarnation import this_process
 
         return this_process(self.instance, self.since).mark
+
+    def came_in_a_pickle(self) -> None:
+        """Make claims that no process of another host takes over."""
+        if self.instance is not None:
+            from interlock.runtime.incarnation import ABROAD
+
+            self.since = ABROAD
 
     def check_open(self) -> None:
         """Raise StoreError if the connection was closed."""

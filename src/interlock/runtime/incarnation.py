@@ -15,6 +15,9 @@ from interlock.runtime.process import HOST, pid
 
 _MARK = re.compile(rf"([!-~]+){INSTANCE_MARK}([0-9a-f]{{8}})-(\d+)-(\d+){INSTANCE_MARK}")
 _loaded = clock.time_of_day()
+ABROAD = 9_999_999_999_999  # milliseconds, in the year 2286
+"""The `since` of a connection that came in a pickle: its process does not end when the sender starts again, so no
+process of another host may take its claims."""
 
 
 class Incarnation(NamedTuple):
@@ -25,7 +28,8 @@ class Incarnation(NamedTuple):
         space: identifies the boot and the namespaces in which pids and starts are comparable.
         pid: its process id.
         start: its start in clock ticks since the boot; 0 if the system does not show it.
-        since: the start of the process that connected, which may be a parent; milliseconds since the epoch.
+        since: the start of the process that connected, which may be a parent; milliseconds since the epoch, or
+            `ABROAD`.
     """
 
     instance: str
@@ -75,24 +79,25 @@ def began() -> int:
     return int(since * 1000)
 
 
-def _state_of(pid: int) -> tuple[str, int]:
-    """Return the state letter of a process, and its start in clock ticks; "" and 0 if the system hides them."""
+def _state_of(pid: int) -> tuple[bool, int]:
+    """Return whether a process has ended, and its start in clock ticks; False and 0 if the system hides them."""
     try:
         # Without a /proc of its own, a process in a pid namespace would read about others.
         if os.readlink("/proc/self") == str(os.getpid()):
             with open(f"/proc/{pid}/stat", "rb") as file:
                 fields = file.read().rpartition(b")")[2].split()
-            return fields[0].decode(), int(fields[19])
+            # A zombie with threads has ended its main thread only, as a program that embeds Python can.
+            return fields[0] in (b"Z", b"X") and int(fields[17]) < 2, int(fields[19])
     except (OSError, IndexError, ValueError):
         pass  # no such process, no /proc, or one that hides the processes of others
-    return "", 0
+    return False, 0
 
 
 def _is_dead(pid: int, start: int) -> bool:
     """Return True if the process with this pid and start has certainly ended."""
-    state, found = _state_of(pid)
+    ended, found = _state_of(pid)
     if start and found:
-        return found != start or state in "ZX"
+        return found != start or ended
     if os.name != "posix":  # there os.kill(pid, 0) is no question, but an event
         return False
     try:

@@ -88,6 +88,12 @@ class AsyncClient(BaseClient):
         self._making = rt.Mutex()
         clients.add(self)
 
+    def came_in_a_pickle(self) -> None:
+        """Make claims that no process of another host takes over; call it before the first claim."""
+        super().came_in_a_pickle()
+        for state in self._states.values():
+            state.mark = self.mark()
+
     def start_afresh(self) -> None:
         """Reset the connection in a forked child, which holds nothing."""
         self._states.clear()
