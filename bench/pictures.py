@@ -18,6 +18,23 @@ STORES = {"files": "", "Redis": "redis_"}
 BESIDE = {"filelock": "files", "fasteners": "files", "redis-py": "Redis"}
 """The peers in the short table of README.md, and their stores: the most used ones, and the quickest one."""
 
+CHINESE = {
+    "interlock beside": "interlock 对比（× 后：对方是它的几倍）",
+    "hand-over to a waiting process, median µs": "交接给等待的进程，中位数，µs",
+    "sections/s, 8 processes": "每秒执行次数，8 个进程",
+    "unfairness: longest / mean wait, 1 is even": "不公平程度：最长等待 / 平均等待，1 最公平",
+    ", on files": "，文件",
+    ", on Redis": "，Redis",
+    " beside ": " 对 ",
+    ": x ": "，× ",
+    ", load ": "，负载 ",
+    " at the start; ": "（开始时）；",
+    "rounds; default settings; ": "轮；默认设置；",
+    "no library lost an update.": "没有一个库丢失更新。",
+    "lost updates.": "次更新丢失。",
+}
+"""The words of the short table, in the order in which they are replaced in README.zh-CN.md."""
+
 
 def main() -> None:
     """Write all pictures and tables."""
@@ -36,7 +53,14 @@ def load() -> dict[str, Any]:
 
 def tables(report: dict[str, Any]) -> dict[Path, str]:
     """Make the tables; return them by their pages."""
-    return {ROOT / "README.md": short_table(report), ROOT / "docs" / "explanation" / "figures.md": table(report)}
+    short = chinese = short_table(report)
+    for english, translated in CHINESE.items():
+        chinese = chinese.replace(english, translated)
+    return {
+        ROOT / "README.md": short,
+        ROOT / "README.zh-CN.md": chinese,
+        ROOT / "docs" / "explanation" / "figures.md": table(report),
+    }
 
 
 def with_table(page: str, made: str) -> str:

@@ -33,7 +33,7 @@ SHOWN = (
     "docs/zh/choosing.md", "docs/zh/django.md", "docs/zh/django-guarded.md", "docs/zh/django-rest.md",  # shortened
 )  # fmt: skip
 
-# Translations: the same blocks, byte by byte, as the page that they translate, which alone shows files.
+# Translations: the same blocks, but for the comments, as the page that they translate, which alone shows files.
 TRANSLATIONS = {
     "README.zh-CN.md": "README.md",
     "docs/zh/cron.md": "docs/recipes/cron.md",

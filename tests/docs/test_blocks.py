@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from tests.docs.pages import (
     RUN_ELSEWHERE,
     SHOWN,
     TRANSLATIONS,
+    Block,
     blocks_of,
     name_of,
     prelude_of,
@@ -71,5 +73,20 @@ def test_the_tests_that_run_pages_elsewhere_know_them() -> None:
 
 @pytest.mark.parametrize("page", TRANSLATIONS)
 def test_a_translation_has_the_blocks_of_its_page(page: str) -> None:
-    translated = [block.text for block in blocks_of(ROOT / page)]
-    assert translated == [block.text for block in blocks_of(ROOT / TRANSLATIONS[page]) if not block.is_file]
+    def code_of(block: Block) -> str:
+        return re.sub(r"[ \t]*(?<!\S)# .*", "", block.text)  # comments are translated
+
+    translated = [code_of(block) for block in blocks_of(ROOT / page)]
+    assert translated == [code_of(block) for block in blocks_of(ROOT / TRANSLATIONS[page]) if not block.is_file]
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.zh-CN.md", *ROOT.glob("docs/zh/*.md")], ids=name_of)
+def test_a_chinese_page_marks_its_links_to_english_pages(page: Path) -> None:
+    unmarked = []
+    for words, link, after in re.findall(r"(?<!!)\[([^\]]+)\]\(([^)#]+)[^)]*\)(.{0,4})", page.read_text()):
+        leads_to_english = link.startswith("http") or (
+            link.endswith(".md") and "zh" not in str((page.parent / link).resolve().relative_to(ROOT))
+        )
+        if leads_to_english and words != "English" and after != "（英文）":
+            unmarked.append(f"[{words}]({link})")
+    assert unmarked == []
