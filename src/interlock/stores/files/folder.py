@@ -48,7 +48,7 @@ class Folder:
         self.kept = self.path / "kept"
         self._mode = mode
         self._allowed = allow
-        self._marker_path = f"{self.path}/{NAME}"
+        self._marker_path = os.path.join(self.path, NAME)
         self._marker: tuple[int, ...] = ()
         self.sharing: Sharing
         self.repair()
@@ -172,7 +172,7 @@ class Folder:
     def drop_value(self, name: str) -> None:
         """Remove the value of a name, if there is one."""
         with contextlib.suppress(OSError):
-            os.unlink(f"{self.kept}/{name}")
+            os.unlink(os.path.join(self.kept, name))
 
 
 def names_in(room: Path) -> list[str]:

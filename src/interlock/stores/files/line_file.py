@@ -63,7 +63,7 @@ class LineFile(OpenFile):
     def __init__(self, folder: Folder, key: str) -> None:
         self._folder = folder
         self.name = file_name(key)
-        super().__init__(f"{folder.lines}/{self.name}")
+        super().__init__(os.path.join(folder.lines, self.name))
         self.key = key
         self.head = head_of(key)
         self.section = Section()
