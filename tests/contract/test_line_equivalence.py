@@ -12,6 +12,7 @@ import interlock.stores.files._sync.queue as files_queue
 from interlock.api.connect import open_store
 from interlock.core import line
 from interlock.core.claims import SEPARATOR, Claim, LockSpec
+from interlock.core.queue import Granted
 from interlock.runtime import clock
 from interlock.runtime._threads import fresh_id
 from interlock.stores.files import FileStore
@@ -28,6 +29,7 @@ from tests.support.text_store import Texts, TextStore
 from tests.torture.server import SteppedMaria, SteppedPostgres, SteppedRedis
 
 GAMES = 12
+RENEWALS = [14, 25, 59]  # games whose renewals find a waiter that has its turn, or whose lease has expired
 SERVERS: dict[str, tuple[str, Callable[[], Any]]] = {
     "valkey": ("valkey", lambda: SteppedRedis("valkey")),
     "redis": ("redis", lambda: SteppedRedis("redis")),
@@ -63,19 +65,19 @@ def pass_time(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
 
 def same(
     game: int, stores: list[Any], pass_time: Callable[[float], object] | None, ahead: Any = lambda: 0.0,
-    finish: bool = False, steps: int = 40, kinds: Any = None,
+    finish: bool = False, steps: int = 40, kinds: Any = None, renewals_promote: bool = True,
 ) -> None:  # fmt: skip
     """Compare random steps on the stores of two processes with memory://."""
     model = MemoryStore(MemoryNamespace(lambda: clock.now() + ahead()))
     reference, other = Side([model.queue(), model.queue()]), Side([store.queue() for store in stores])
     try:
-        play(game, reference, other, pass_time, steps, finish, kinds)
+        play(game, reference, other, pass_time, steps, finish, kinds, renewals_promote)
     finally:
         other.close()
         reference.close()
 
 
-@pytest.mark.parametrize("game", range(GAMES))
+@pytest.mark.parametrize("game", [*range(GAMES), *RENEWALS])
 def test_a_server_answers_as_the_line(server: Any, game: int) -> None:
     compare(server, game)
 
@@ -84,6 +86,7 @@ def compare(server: Any, game: int, finish: bool = False, options: str = "", **h
     """Compare random steps on a server with memory://."""
 
     stores = [open_store(server.url + options)] * 2
+    how["renewals_promote"] = not isinstance(server, SteppedPostgres)  # there a renewal locks no name
     same(game, stores, lambda seconds: step_clock(server, seconds), lambda: server.ahead, finish, **how)
 
 
@@ -93,6 +96,23 @@ def step_clock(server: Any, seconds: float) -> None:
     server.step(seconds)
     if isinstance(server, SteppedRedis):  # it looks at the clock now and then
         eventually(lambda: int(server.command("TIME")[0]) - clock.time_of_day() > server.ahead - 1.0)
+
+
+@pytest.mark.parametrize("server", ["valkey", "redis"], indirect=True)
+def test_a_renewal_notifies_the_waiter_that_it_promotes(server: Any) -> None:
+    queue = open_store(server.url).queue()
+    spec = LockSpec(f"n{SEPARATOR}renewed", 1, 1, line_steps.LONG)
+    dead, claim = Claim(fresh_id(), spec._replace(ttl=line_steps.BRIEF)), Claim(fresh_id(), spec)
+    waiter = queue.subscribe()
+    try:
+        assert queue.enter(dead, None, False, False).state == "using"
+        assert queue.enter(claim, waiter, True, False).state == "pending"
+        step_clock(server, line_steps.PASS)
+        assert queue.renew([claim]) == [line.RENEWAL_OK]
+        assert isinstance(eventually(lambda: waiter.wait(0.0)), Granted)
+    finally:
+        waiter.close()
+        queue.close()
 
 
 @pytest.mark.parametrize("server", ["postgresql"], indirect=True)

@@ -4,7 +4,8 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from interlock.core.claims import SEPARATOR, WRITER_UNITS, Claim, LockSpec
+from interlock.core.claims import PENDING, SEPARATOR, WRITER_UNITS, Claim, LockSpec
+from interlock.core.line import RENEWAL_OK, RENEWAL_WANTED
 from interlock.core.queue import Granted
 from interlock.testing.waiting import eventually
 
@@ -84,9 +85,14 @@ class Side:
             queue.close()
 
 
+def waiting(line: Sequence[tuple[Any, ...]]) -> set[str]:
+    """Return the ids of the waiting claims in a list of `Side.line`."""
+    return {id for id, state, *_ in line if state == PENDING}
+
+
 def play(
     seed: int, reference: Side, other: Side, pass_time: Callable[[float], object] | None, steps: int = 40,
-    finish: bool = False, kinds: Sequence[tuple[int, int]] | None = None,
+    finish: bool = False, kinds: Sequence[tuple[int, int]] | None = None, renewals_promote: bool = True,
 ) -> None:  # fmt: skip
     """Perform random steps on both sides, and compare.
 
@@ -98,6 +104,8 @@ def play(
         steps: the number of steps.
         kinds: units and capacities to choose from; by default the seed decides.
         finish: True for long lines; a claim of nobody leaves after each step, which completes what was left to it.
+        renewals_promote: False if a renewal on the other side promotes nobody, and counts a waiter that has its turn
+            as one that waits.  A claim of nobody leaves after such a renewal, which promotes.
     """
     chance = random.Random(seed)
     key = f"game{SEPARATOR}of {seed} é\n'\\"
@@ -111,9 +119,10 @@ def play(
             [*SHRINKS, *CROWDED[: 12 * finish]] if shrinks else PLAIN if plain else CROWDED if finish else STEPS
         )
         process, other_process = chance.sample((0, 1), 2)
-        line = reference.line(key) if shrinks else []
+        line = reference.line(key)
+        first = line[0][0] if shrinks and line else ""
         if known and what not in ("enter", "try", "evict all", "pass"):
-            process, claim = known[line[0][0] if line and line[0][0] in known else chance.choice(list(known))]
+            process, claim = known[first if first in known else chance.choice(list(known))]
         else:
             units, capacity = (1, 1) if plain else chance.choice(some_kinds)
             ttl = chance.choice((LONG, BRIEF if finish else LONG, BRIEF if pass_time else LONG))
@@ -154,10 +163,15 @@ def play(
             answers.append(answer)
         if what == "pass" and pass_time is not None:
             pass_time(PASS)
-        for side in (reference, other) if finish else ():
+        late = what == "renew" and not renewals_promote
+        for side in (reference, other) if finish or late else ():
             side.queues[process].leave(Claim(f"{seed:06}z{number:025}", claim.spec))
         told = f"seed {seed}, step {number}: {what} {claim.id} {claim.spec[1:3]}"
-        assert answers[0] == answers[1], (told, answers)
+        lines = reference.line(key), other.line(key)
+        if late and answers == [[RENEWAL_OK], [RENEWAL_WANTED]]:
+            assert waiting(line) - waiting(lines[0]), told
+        else:
+            assert answers[0] == answers[1], (told, answers)
         if what == "adopt" and answers[0] is not None:
             known.pop(claim.id)  # the holder has handed it over
             known[adopted.id] = other_process, adopted
@@ -165,7 +179,6 @@ def play(
             known[claim.id] = process, claim
         elif what == "leave" or (what == "again" and answers[0][0] == "gone"):
             known.pop(claim.id, None)
-        lines = reference.line(key), other.line(key)
         assert lines[0] == lines[1], (told, *lines)
         wanted = reference.granted()
         eventually(lambda wanted=wanted: set(other.granted()) >= set(wanted))  # type: ignore[misc]

@@ -476,7 +476,8 @@ BEGIN
 END $$;
 
 -- Extend the leases of claims, and return for each that still exists: 1 extended, 2 extended while another claim waits,
--- -1 not extended because another step has locked the row.  No name is locked, so that one name can't delay the others.
+-- -1 not extended because another step has locked the row.  No name is locked, so that one name can't delay the others;
+-- so nobody is promoted: a waiter polls when a lease before its own expires.
 CREATE OR REPLACE FUNCTION {renew}(_keys bytea[], _ids text[])
 RETURNS TABLE (id text, renewed bigint) LANGUAGE plpgsql SET enable_seqscan = off AS $$
 DECLARE

@@ -16,5 +16,5 @@ if state and ended > now then
   answer = state == 'p' and not unfinished() and 3 or (head() or line.more > 0) and 2 or 1
 end
 save()
-tell('', id)
+tell('', ARGV[3] and id or '')  -- with claims to remove first, its process has let it in already
 return answer
