@@ -16,6 +16,7 @@ from interlock.testing.waiting import RENEWED, until_renewed
 MOMENTS = 60  # more than the points at which an acquire can be cancelled
 ROUNDS = 40
 INSTANT = 2e-5  # seconds
+UNDONE_WITHIN = 4.0  # seconds; much less than the lease of a claim that is left behind
 
 
 async def cancelled_at(moment: int, work: Any) -> Any:
@@ -48,7 +49,8 @@ def test_an_acquire_cancelled_at_any_moment_leaves_nothing(world: ContractWorld,
     answers = []
     for moment in range(MOMENTS):
         answers.append(world.run(story(moment)))
-        assert world.nothing_left(), moment
+        # A cancelled request may reach the server a moment later, followed by the request that undoes it.
+        world.until_free(within=UNDONE_WITHIN)
         assert not world.run(_owned(lock))
     assert answers[0] is False
     assert world.run(lock.acquire()) is not None
@@ -128,8 +130,7 @@ def test_a_body_cancelled_while_it_leaves_gives_the_lock_back(world: ContractWor
 
     for moment in range(MOMENTS):
         world.run(cancelled_at(moment, body()))
-        # A cancelled request may reach the server a moment later, followed by the request that undoes it.
-        world.until_free(within=2)
+        world.until_free(within=UNDONE_WITHIN)  # as above
         assert not world.run(_owned(lock))
     assert lost == []
 
@@ -158,7 +159,7 @@ def test_a_crowd_of_tasks_half_of_them_cancelled_loses_no_update(world: Contract
     world.run(story())
     assert box == entered
     assert entered[0] >= 20
-    assert world.nothing_left()
+    world.until_free(within=UNDONE_WITHIN)
 
 
 async def _owned(lock: Any) -> bool:
