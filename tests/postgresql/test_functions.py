@@ -133,13 +133,45 @@ def test_a_claim_that_is_sent_again_waits_once(queue: Any) -> None:
     assert [view.id for view in queue.look(holder.spec.key)] == [holder.id, waiter.id, last.id]
 
 
-def test_a_release_in_the_grace_lets_nobody_in(queue: Any, url: str, ask: Ask) -> None:
+@pytest.mark.parametrize("change", ["TRUNCATE {}_alive", f"UPDATE {{}}_alive SET open_from = {2**62}"])
+def test_a_release_in_the_grace_lets_nobody_in(queue: Any, url: str, ask: Ask, change: str) -> None:
+    """As the first step after a crash, and as a later one."""
     holder, waiter = claims(2)
     assert queue.enter(holder, None, False, False).state == "using"
     assert queue.enter(waiter, queue.subscribe(), True, False).state == "pending"
-    ask(f"TRUNCATE {table_of(url)}_alive")  # as a crash does
+    ask(change.format(table_of(url)))
     assert queue.leave(holder)
     assert [(view.id, view.state) for view in queue.look(holder.spec.key)] == [(waiter.id, "pending")]
+
+
+def test_a_holder_whose_lease_ended_is_told_so_when_it_leaves(queue: Any, url: str, ask: Ask) -> None:
+    holder, waiter = claims(2)
+    assert queue.enter(holder, None, False, False).state == "using"
+    assert queue.enter(waiter, queue.subscribe(), True, False).state == "pending"
+    ask(f"UPDATE {table_of(url)} SET until = 1 WHERE id = %s", holder.id)
+    assert not queue.leave(holder)
+    assert [(view.id, view.state) for view in queue.look(holder.spec.key)] == [(waiter.id, "using")]
+
+
+def test_a_release_passes_over_a_waiter_whose_lease_ended(queue: Any, url: str, ask: Ask) -> None:
+    holder, dead, waiter = claims(3)
+    assert queue.enter(holder, None, False, False).state == "using"
+    for claim in (dead, waiter):
+        assert queue.enter(claim, queue.subscribe(), True, False).state == "pending"
+    ask(f"UPDATE {table_of(url)} SET until = 1 WHERE id = %s", dead.id)
+    assert queue.leave(holder)
+    assert [(view.id, view.state) for view in queue.look(holder.spec.key)] == [(waiter.id, "using")]
+
+
+def test_a_release_lets_no_claim_of_once_in_during_its_record(queue: Any, url: str, ask: Ask) -> None:
+    """The record of a run that was completed behind more claims of once than one step removes."""
+    holder, waiter = claims(2)
+    waiter = waiter._replace(spec=waiter.spec._replace(once=True))
+    assert queue.enter(holder, None, False, False).state == "using"
+    assert queue.enter(waiter, queue.subscribe(), True, False).state == "pending"
+    ask(f"UPDATE {table_of(url)} SET done = top + {HOUR} WHERE number = 0")
+    assert queue.leave(holder)
+    assert [view.state for view in queue.look(holder.spec.key)] == ["done"]
 
 
 def test_functions_of_an_older_version_stay_beside_the_new(url: str, ask: Ask) -> None:

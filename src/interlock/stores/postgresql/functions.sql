@@ -372,19 +372,18 @@ BEGIN
     END IF;
     RETURN '1';
   END IF;
-  -- The common case of contention: a claim that has the lock for itself leaves it to the next claim, which also takes
-  -- it for itself, by a lease that the grace covers.
+  -- The common case of contention: the first claim leaves, and the next one takes the lock for itself, by a lease that
+  -- the grace covers.  While the first one was there, the next one waited.
   IF _keep = 0 AND NOT _evict THEN
     SELECT m.number AS mine, n.number, n.id, n.fence, n.channel INTO line
     FROM (
-      SELECT l.number, l.id, l.units, l.capacity, l.held, l.until FROM {table} l
-      WHERE l.key = _key AND l.id <> '' ORDER BY l.number LIMIT 1
+      SELECT l.number, l.id, l.until FROM {table} l WHERE l.key = _key AND l.id <> '' ORDER BY l.number LIMIT 1
     ) m, LATERAL (
-      SELECT l.number, l.id, l.units, l.capacity, l.held, l.until, l.fence, l.channel FROM {table} l
+      SELECT l.number, l.id, l.units, l.capacity, l.until, l.fence, l.channel FROM {table} l
       WHERE l.key = _key AND l.number > m.number ORDER BY l.number LIMIT 1
     ) n
-    WHERE m.id = _id AND m.held > 0 AND m.units = m.capacity AND m.until > moment
-      AND n.held = 0 AND n.units = n.capacity AND n.until > moment AND n.until <= moment + {grace}
+    WHERE m.id = _id AND m.until > moment
+      AND n.units = n.capacity AND n.until > moment AND n.until <= moment + {grace}
       AND NOT EXISTS (SELECT FROM {table} z WHERE z.key = _key AND z.number = 0 AND z.done > moment)
       AND EXISTS (SELECT FROM {alive} a WHERE a.open_from <= moment);
     IF FOUND THEN
