@@ -174,7 +174,8 @@ def test_a_release_lets_no_claim_of_once_in_during_its_record(queue: Any, url: s
     assert [view.state for view in queue.look(holder.spec.key)] == ["done"]
 
 
-def test_functions_of_an_older_version_stay_beside_the_new(url: str, ask: Ask) -> None:
+@pytest.mark.parametrize("dropped", [False, True])
+def test_functions_of_an_older_version_stay_beside_the_new(url: str, ask: Ask, dropped: bool) -> None:
     table = table_of(url)
     made(url, lambda locks: locks.lock("a").acquire().release())
     for name in ("enter", "leave"):
@@ -182,6 +183,8 @@ def test_functions_of_an_older_version_stay_beside_the_new(url: str, ask: Ask) -
         ask(f"CREATE FUNCTION {table}_{name}(key bytea) RETURNS text LANGUAGE sql AS 'SELECT ''old'''")
     made(url, lambda locks: locks.lock("a").acquire().release())
     assert ask(f"SELECT {table}_enter(''::bytea), {table}_leave(''::bytea)") == [("old", "old")]
+    if dropped:
+        ask(f"DROP TABLE {table}")
     for statement in statements(undo(table)):
         ask(statement)
     assert ask("SELECT proname FROM pg_proc WHERE proname LIKE %s", f"{table}%") == []

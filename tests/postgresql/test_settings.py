@@ -13,7 +13,7 @@ from interlock.api.connect import open_store
 from interlock.core.claims import SEPARATOR, Claim, LockSpec
 from interlock.core.errors import InvalidArgument, StoreError
 from interlock.runtime._threads import fresh_id
-from interlock.stores.postgresql.ddl import ddl
+from interlock.stores.postgresql.ddl import ddl, undo
 from interlock.testing.waiting import eventually
 from tests.postgresql.conftest import Ask
 from tests.servers import PostgresServer, Proxy
@@ -127,6 +127,9 @@ def test_a_schema_and_a_table_of_the_users_choice(server: PostgresServer, ask: A
     ask(ddl("kept", "apart"))
     with interlock.connect(f"{server.url}?table=kept&schema=apart") as locks, locks.lock("a"):
         assert ask("SELECT name FROM apart.kept WHERE id <> ''") == [("a",)]
+    ask("DROP TABLE apart.kept")
+    ask(undo("kept", "apart"))
+    ask("DROP SCHEMA apart")  # refused if anything is left
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,9 @@ _DROP_FUNCTIONS = """DO $$ DECLARE
 BEGIN
   FOR function IN
     SELECT p.oid FROM pg_proc p WHERE p.proname ~ '^{bare}_({parts})$'
-    AND p.pronamespace = (SELECT c.relnamespace FROM pg_class c WHERE c.oid = to_regclass('{table}'))
+    AND p.pronamespace = coalesce(
+      (SELECT c.relnamespace FROM pg_class c WHERE c.oid = to_regclass('{table}')), to_regnamespace({home})
+    )
   LOOP
     EXECUTE 'DROP FUNCTION ' || function;
   END LOOP;
@@ -78,7 +80,8 @@ def undo(table: str = TABLE, schema: str = "") -> str:
         InvalidArgument: a name is not allowed.
     """
     names = names_of(table, schema)
-    drops = _DROP_FUNCTIONS.format(**names)
+    home = f"'{schema}'" if schema else "quote_ident(current_schema())"  # if the table was dropped before
+    drops = _DROP_FUNCTIONS.format(home=home, **names)
     return "\n\n".join([drops, *(f"DROP TABLE IF EXISTS {names[each]};" for each in ("alive", "table"))])
 
 
