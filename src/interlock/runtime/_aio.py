@@ -29,6 +29,8 @@ Mutex = RLock
 sleep = asyncio.sleep
 Turn = asyncio.Lock
 """Protects work that only one task may do at a time, with awaits in between."""
+SignalSafeTurn = asyncio.Lock
+"""Like `Turn`."""
 
 CANCELLED = asyncio.CancelledError
 Caller: TypeAlias = asyncio.Task[object]

@@ -30,6 +30,8 @@ Mutex = threading.RLock
 """Re-entrant, because a signal handler or finalizer may interrupt a section of its own thread."""
 Turn = threading.Lock
 """Protects work that only one thread may do at a time, with waits in between."""
+SignalSafeTurn = threading.RLock
+"""Like `Turn`; a signal handler or finalizer that interrupts the work of its own thread does the same work."""
 
 CANCELLED = KeyboardInterrupt
 IS_ASYNC = False

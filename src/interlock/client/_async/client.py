@@ -53,6 +53,8 @@ class AsyncState:
         here: the process or loop.
         queue: its queue of the store.
         mark: what its claims say before the name of the thread or task; "" without an instance.
+        taking_over: the call that takes over has it.
+        not_taken: the error of the last takeover that failed.
         watchdog: renews the held claims.
         entering: the calls of acquire in progress, by claim.
         leaving: the claims that are being released, and their owners; `close()` waits for them.
@@ -64,6 +66,8 @@ class AsyncState:
         self.here = here
         self.queue = client.store.aqueue()
         self.mark = client.mark()
+        self.taking_over = rt.SignalSafeTurn()
+        self.not_taken: StoreError | None = None
         self.watchdog = AsyncWatchdog(client, self.queue)
         self.entering: dict[str, Entering] = {}
         self.leaving: dict[str, tuple[Claim, rt.Caller]] = {}
@@ -315,8 +319,22 @@ class AsyncClient(BaseClient):
     async def _take_over(self, state: AsyncState) -> None:
         """Remove the claims that earlier processes of this instance left, in this namespace.
 
-        Simultaneous first calls all do so.  After a failure the next acquire tries again.
+        Simultaneous first calls wait for one of them, because a listing of many claims takes long, and share its
+        failure.  Then the next acquire tries again.
         """
+        before = state.not_taken
+        async with state.taking_over:
+            if not self.takeover:
+                return
+            if state.not_taken is not None and state.not_taken is not before:
+                raise state.not_taken
+            try:
+                await self._take_all_over(state)
+            except StoreError as error:
+                state.not_taken = error
+                raise
+
+    async def _take_all_over(self, state: AsyncState) -> None:
         from interlock.runtime.incarnation import author_of, this_process
 
         mine = this_process(self.instance or "", self.since)

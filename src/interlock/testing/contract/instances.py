@@ -11,13 +11,14 @@ from interlock.core.errors import InvalidArgument, LockTimeout, StoreError
 from interlock.runtime.incarnation import Incarnation, began
 from interlock.testing.actors import Actor
 from interlock.testing.contract.fixtures import needs
-from interlock.testing.faults import Failing, Lossy
+from interlock.testing.faults import Failing, Lossy, Slow
 from interlock.testing.store_fixture import ContractWorld
 from interlock.testing.waiting import eventually
 
 NAME = "worker-7"
 LONG_TTL = 60.0
 DAY = 86_400_000  # milliseconds
+SHORT_PAUSE, PAUSE = 0.3, 1.0  # seconds
 
 
 def on_another_host(later: int, instance: str = NAME) -> str:
@@ -202,6 +203,40 @@ def test_takeover_is_tried_again_after_a_failure(world: ContractWorld, ann: Acto
         ann.do(lock.acquire, timeout=0)
     assert len(world.holders()) == 1
     store.broken.clear()
+    ann.do(ann.do(lock.acquire, timeout=0).release)
+
+
+class SlowToFail(Slow):
+    """Fails late at the first listing."""
+
+    def after(self, step: str, args: Any, answer: Any) -> Any:
+        if step == "look" and self.done == 1:
+            raise StoreError("by order of the test")
+        return answer
+
+
+@needs("waiters")
+def test_simultaneous_first_acquires_take_over_once(world: ContractWorld, ann: Actor, bob: Actor) -> None:
+    locks, slow = world.connect_with(lambda store: Slow(store, SHORT_PAUSE, ["look"]), instance=NAME, takeover=True)
+    first = ann.start(locks.lock(world.name).acquire, timeout=0)
+    eventually(lambda: slow.done == 1)
+    second = bob.start(locks.lock(world.fresh_name()).acquire, timeout=0)
+    ann.do(first.result(20).release)
+    bob.do(second.result(20).release)
+    assert slow.done == 1
+
+
+@needs("waiters")
+def test_simultaneous_first_acquires_share_a_failure(world: ContractWorld, ann: Actor, bob: Actor) -> None:
+    locks, slow = world.connect_with(lambda store: SlowToFail(store, PAUSE, ["look"]), instance=NAME, takeover=True)
+    lock = locks.lock(world.name)
+    first = ann.start(lock.acquire, timeout=0)
+    eventually(lambda: slow.done == 1)
+    second = bob.start(lock.acquire, timeout=0)
+    for each in (first, second):
+        with pytest.raises(StoreError):
+            each.result(20)
+    assert slow.done == 1
     ann.do(ann.do(lock.acquire, timeout=0).release)
 
 
