@@ -345,7 +345,7 @@ class AsyncClient(BaseClient):
                 if author is not None and author.is_over(mine):
                     reason = f"left by process {view.pid} on {view.host}, an earlier {mine.instance}"
                     # A claim of a dead process keeps its id: nobody renames it.
-                    if await self.evict(self.namespace + SEPARATOR + view.name, view.id, reason):
+                    if await self.evict(self.namespace + SEPARATOR + view.name, view.id, reason, [view]):
                         taken.append(f"{view.name!r} (process {view.pid} on {view.host})")
             self.takeover = False
         finally:
@@ -364,11 +364,17 @@ class AsyncClient(BaseClient):
         removed = 0
         for view in await self.look(self.namespace + SEPARATOR if name is None else self.key(name)):
             if view.instance == instance and id in (None, view.id):
-                removed += await self.evict(self.namespace + SEPARATOR + view.name, view.id)
+                removed += await self.evict(self.namespace + SEPARATOR + view.name, view.id, seen=[view])
         return removed
 
-    async def evict(self, key: str, id: str | None, reason: str = "") -> int:
-        """Remove a claim, or all claims of a name; notify holders and listeners here."""
+    async def evict(self, key: str, id: str | None, reason: str = "", seen: Sequence[ClaimView] | None = None) -> int:
+        """Remove a claim, or all claims of a name; notify holders and listeners here.
+
+        Args:
+            key, id: the key, and the id of the claim; None for all.
+            reason: for the event.
+            seen: what the caller has just seen of them, which saves a look at the whole line.
+        """
         if id == "":  # for some stores "" means all claims
             return 0
         here = self.state()
@@ -380,7 +386,7 @@ class AsyncClient(BaseClient):
             if claim.spec.key == key and id in (None, claim.id)
         ]
         removed, seen = await self._remove(
-            here.queue.evict, lambda view: view.state != DONE and id in (None, view.id), key, id
+            here.queue.evict, lambda view: view.state != DONE and id in (None, view.id), key, id, seen=seen
         )
         for state, grant in held if removed else ():
             if state is here:
@@ -396,18 +402,25 @@ class AsyncClient(BaseClient):
         return (await self._remove(self.state().queue.delete_run_result, lambda view: view.state == DONE, key))[0] > 0
 
     async def _remove(
-        self, step: Callable[..., rt.Result[int]], concerns: Callable[[ClaimView], bool], key: str, *args: object
-    ) -> tuple[int, list[ClaimView]]:
+        self,
+        step: Callable[..., rt.Result[int]],
+        concerns: Callable[[ClaimView], bool],
+        key: str,
+        *args: object,
+        seen: Sequence[ClaimView] | None = None,
+    ) -> tuple[int, Sequence[ClaimView]]:
         """Remove claims or a record; return their number and the views before.
 
         Args:
             step: a step of the queue.
             concerns: returns True for a view of a claim or record that the step removes.
             key, args: the arguments of the step.  If its reply is lost, the number is determined by a second look.
+            seen: the views before; None to look.
         """
-        seen: list[ClaimView] = []
-        with suppress(LockError):  # if the look fails, the step may still succeed
-            seen = [view for view in await self.look(key) if concerns(view)]
+        if seen is None:
+            seen = []
+            with suppress(LockError):  # if the look fails, the step may still succeed
+                seen = [view for view in await self.look(key) if concerns(view)]
         try:
             removed = await step(key, *args)
         except UnknownOutcome:  # if the step was performed, the second request does not count its claims

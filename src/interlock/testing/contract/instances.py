@@ -11,7 +11,7 @@ from interlock.core.errors import InvalidArgument, LockTimeout, StoreError
 from interlock.runtime.incarnation import Incarnation, began
 from interlock.testing.actors import Actor
 from interlock.testing.contract.fixtures import needs
-from interlock.testing.faults import Failing, Lossy, Slow
+from interlock.testing.faults import Counting, Failing, Lossy, Slow
 from interlock.testing.store_fixture import ContractWorld
 from interlock.testing.waiting import eventually
 
@@ -204,6 +204,19 @@ def test_takeover_is_tried_again_after_a_failure(world: ContractWorld, ann: Acto
     assert len(world.holders()) == 1
     store.broken.clear()
     ann.do(ann.do(lock.acquire, timeout=0).release)
+
+
+@needs("waiters")
+def test_takeover_and_evict_list_once(world: ContractWorld, ann: Actor) -> None:
+    for who in (on_another_host(-DAY), on_another_host(+DAY)):
+        for _ in range(3):
+            left(world, who, world.fresh_name())
+    locks, counting = world.connect_with(Counting, instance=NAME, takeover=True)
+    grant = ann.do(locks.lock(world.name).acquire, timeout=0)
+    assert (counting.steps["look"], counting.steps["evict"]) == (1, 3)
+    ann.do(grant.release)
+    assert ann.do(locks.evict, instance=NAME) == 3
+    assert (counting.steps["look"], counting.steps["evict"]) == (2, 6)
 
 
 class SlowToFail(Slow):
