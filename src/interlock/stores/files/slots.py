@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Literal, TypeAlias
 
-from interlock.core.claims import MICROS, SEPARATOR
+from interlock.core.claims import INSTANCE_MARK, MICROS, SEPARATOR
 from interlock.core.errors import StoreError
 from interlock.core.line import QueuedClaim
 from interlock.stores.files.system import system
@@ -157,8 +157,11 @@ def tail(units: int, capacity: int, ttl: int, once: bool, alive: str, home: str,
     host = "".join(letter if "!" <= letter <= "~" else "?" for letter in host)[:64]
     fixed = f"units={units}/{capacity} ttl={ttl} once={once:d} alive={alive} pid={pid} host={host}"
     room = SLOT - TAIL_AT - len(fixed) - len(" thread= label=") - 1
-    # An instance makes the thread's text longer: it gets the room that the label leaves.
-    thread = _fit(who, max(60, room - len(_fit(label, room - 60).encode())))
+    # An instance makes the thread's text longer: it gets the room that the label leaves, and at least room for its
+    # marks, which JSON writes as two bytes each, because a takeover reads them.
+    marks = who.rfind(INSTANCE_MARK) + 1
+    least = min(marks + 60, room - 20) if marks else 60
+    thread = _fit(who, max(least, room - len(_fit(label, room - least).encode())))
     text = f"{fixed} thread={thread} label={_fit(label, room - len(thread.encode()))}"
     return text.encode().ljust(SLOT - TAIL_AT - 1) + b"\n"
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from interlock.client.events import Event
-from interlock.core.claims import MAX_INSTANCE, LockSpec
+from interlock.core.claims import MAX_INSTANCE, MAX_LABEL, LockSpec
 from interlock.core.errors import InvalidArgument, LockTimeout, StoreError
 from interlock.runtime.incarnation import Incarnation, began
 from interlock.testing.actors import Actor
@@ -132,6 +132,15 @@ def test_takeover_removes_what_an_earlier_one_left(
     late = left(world, on_another_host(-DAY), other)
     assert bob.do(locks.lock(other).acquire, timeout=0) is None
     assert [view.id for view in world.holders(other)] == [late]
+    ann.do(grant.release)
+
+
+@needs("waiters")
+def test_takeover_reads_a_long_instance_beside_a_long_label(world: ContractWorld, ann: Actor) -> None:
+    name = "!" * MAX_INSTANCE
+    spec = LockSpec(world.key(), ttl=LONG_TTL, label='"' * MAX_LABEL)
+    world.stale_claim(spec, who=on_another_host(-DAY, name))
+    grant = ann.do(world.connect(instance=name, takeover=True).lock(world.name).acquire, timeout=0)
     ann.do(grant.release)
 
 
