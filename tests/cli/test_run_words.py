@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 import pytest
-from hypothesis import given, settings, strategies
+from hypothesis import example, given, settings, strategies
 
 from interlock.cli.lazy_group import group
 from interlock.cli.run import run
@@ -42,6 +42,7 @@ def test_the_usual_forms_are_read_without_click(words: list[str]) -> None:
 
 @settings(max_examples=500, deadline=None)
 @given(strategies.lists(WORDS | JOINED, max_size=7))
+@example(["-c", "true", "--label", "--", "book", "--keep"])
 def test_whatever_is_read_without_click_means_the_same_with_it(words: list[str]) -> None:
     found = read(words)
     if found is not None:

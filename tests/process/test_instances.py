@@ -92,9 +92,12 @@ def started(file: str) -> Iterator[Callable[..., Remote]]:
 
 
 @LINUX
-def test_workers_of_a_server_leave_the_claims_of_living_siblings(file: str, started: Callable[..., Remote]) -> None:
+@pytest.mark.parametrize("warm_up", ["", "locks.lock('x').acquire().release()"], ids=["", "after a lock of its own"])
+def test_workers_of_a_server_leave_the_claims_of_living_siblings(
+    file: str, started: Callable[..., Remote], warm_up: str
+) -> None:
     server = started()
-    server.do(CONNECT + FORK)
+    server.do(CONNECT + FORK + warm_up)
     work = "in_child(lambda: locks.lock({!r}, ttl=300).acquire(timeout=0) is not None)"
     children = [server.do(f"result = {work.format(name)}") for name in "abab"]
     assert [told for _, told in children] == ["True", "True", "False", "False"]

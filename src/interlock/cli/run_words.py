@@ -102,7 +102,10 @@ def _take_options(left: list[str], given: dict[str, Any]) -> None:
         else:
             spelling, equals, value = word.partition("=") if word.startswith("--") else (word, "", "")
             name, converted = VALUES[spelling]
-            given[name] = converted(value if equals else left.pop())
+            value = value if equals else left.pop()
+            if value == "--":  # click takes it for the end of the options in some places
+                raise ValueError
+            given[name] = converted(value)
 
 
 def refused(given: Mapping[str, Any]) -> str:

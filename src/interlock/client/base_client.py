@@ -52,7 +52,7 @@ class BaseClient:
         takeover: True if its first acquire removes the claims of earlier processes of this name.
 
     Attributes:
-        instance, takeover: these arguments; `takeover` is False when it was done.
+        instance, takeover: these arguments.
         since: the start of the process that connected, as for `Incarnation`; 0 without an instance.
         source: `connect`, `aconnect` and the URL, for another process; None if the connection was not made from a
             URL.

@@ -53,6 +53,7 @@ class AsyncState:
         here: the process or loop.
         queue: its queue of the store.
         mark: what its claims say before the name of the thread or task; "" without an instance.
+        takes_over: True until the claims of earlier processes of the instance were removed.
         taking_over: the call that takes over has it.
         not_taken: the error of the last takeover that failed.
         watchdog: renews the held claims.
@@ -66,6 +67,7 @@ class AsyncState:
         self.here = here
         self.queue = client.store.aqueue()
         self.mark = client.mark()
+        self.takes_over = client.takeover
         self.taking_over = rt.SignalSafeTurn()
         self.not_taken: StoreError | None = None
         self.watchdog = AsyncWatchdog(client, self.queue)
@@ -168,7 +170,7 @@ class AsyncClient(BaseClient):
         """
         state, who = self.state(), shown_text(owner.get_name())
         if state.mark:
-            if self.takeover:
+            if state.takes_over:
                 await self._take_over(state)
             who = state.marked(who)
         started = self.now()
@@ -324,7 +326,7 @@ class AsyncClient(BaseClient):
         """
         before = state.not_taken
         async with state.taking_over:
-            if not self.takeover:
+            if not state.takes_over:
                 return
             if state.not_taken is not None and state.not_taken is not before:
                 raise state.not_taken
@@ -347,7 +349,7 @@ class AsyncClient(BaseClient):
                     # A claim of a dead process keeps its id: nobody renames it.
                     if await self.evict(self.namespace + SEPARATOR + view.name, view.id, reason, [view]):
                         taken.append(f"{view.name!r} (process {view.pid} on {view.host})")
-            self.takeover = False
+            state.takes_over = False
         finally:
             if taken:
                 log.warn("Took over as %s, and removed the claims of: %s", mine.instance, ", ".join(taken))

@@ -54,6 +54,7 @@ class State:
         here: the process.
         queue: its queue of the store.
         mark: what its claims say before the name of the thread; "" without an instance.
+        takes_over: True until the claims of earlier processes of the instance were removed.
         taking_over: the call that takes over has it.
         not_taken: the error of the last takeover that failed.
         watchdog: renews the held claims.
@@ -67,6 +68,7 @@ class State:
         self.here = here
         self.queue = client.store.queue()
         self.mark = client.mark()
+        self.takes_over = client.takeover
         self.taking_over = rt.SignalSafeTurn()
         self.not_taken: StoreError | None = None
         self.watchdog = Watchdog(client, self.queue)
@@ -164,7 +166,7 @@ class Client(BaseClient):
         """
         state, who = self.state(), shown_text(owner.get_name())
         if state.mark:
-            if self.takeover:
+            if state.takes_over:
                 self._take_over(state)
             who = state.marked(who)
         started = self.now()
@@ -320,7 +322,7 @@ class Client(BaseClient):
         """
         before = state.not_taken
         with state.taking_over:
-            if not self.takeover:
+            if not state.takes_over:
                 return
             if state.not_taken is not None and state.not_taken is not before:
                 raise state.not_taken
@@ -343,7 +345,7 @@ class Client(BaseClient):
                     # A claim of a dead process keeps its id: nobody renames it.
                     if self.evict(self.namespace + SEPARATOR + view.name, view.id, reason, [view]):
                         taken.append(f"{view.name!r} (process {view.pid} on {view.host})")
-            self.takeover = False
+            state.takes_over = False
         finally:
             if taken:
                 log.warn("Took over as %s, and removed the claims of: %s", mine.instance, ", ".join(taken))

@@ -117,9 +117,9 @@ class Quick:
             if waiter is not None:
                 steps.waiters.remove(id)  # like the step in Python: nobody must wake its pipe, which others reuse
             return EnterResult("using", answer)
-        if answer == GUARD_IS_BUSY:  # the step in Python would keep others waiting for longer
+        if answer == GUARD_IS_BUSY and may_queue:  # the step in Python would keep others waiting for longer
             return BUSY
-        if answer == FAST_REFUSED or (answer == OTHERS_WAIT and not may_queue):
+        if answer in (FAST_REFUSED, GUARD_IS_BUSY) or (answer == OTHERS_WAIT and not may_queue):
             return None
         return OCCUPIED if may_queue else REFUSED
 
