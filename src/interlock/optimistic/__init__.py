@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
+from interlock.core.errors import UnknownOutcome
 from interlock.core.functions import kind_of
 from interlock.optimistic._async.running import AsyncAttempt, AsyncBackend, atransact
 from interlock.optimistic._sync.running import Attempt, Backend, transact
@@ -30,6 +31,7 @@ __all__ = [
     "Conflict",
     "Queued",
     "TryAgain",
+    "UnknownOutcome",
     "atransact",
     "transact",
     "transactional",
