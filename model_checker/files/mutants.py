@@ -141,7 +141,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "a leaving claim promotes no waiter",
         "nothing wakes it",
         _PLAIN,
-        _line("    after = settle(now, clock)\n", "    after = StepResult(None, None)\n"),
+        _line("    after = settle(now, clock)\n    promoted", "    after = StepResult(None, None)\n    promoted"),
     ),
     Mutant(
         "an evicted waiter is not notified",
