@@ -64,6 +64,7 @@ def test_the_file_system_of_a_chroot_is_asked_for_its_type(tmp_path: Path, monke
     monkeypatch.setattr(_posix, "MOUNTS", mounts)
     assert machine.mount_of(tmp_path).kind in _posix.LOCAL
     assert machine.check_of(tmp_path).status == before.status == "ok"
+    assert machine.check_of(tmp_path / "not yet" / "locks.db").status == "ok"
 
 
 def test_missing_permissions_are_found(store: interlock.Locks, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ the first word is none that begins a noun, and no `-ed`, `-ing` or `-s`.
 """
 
 import re
+import shutil
 import subprocess
 import sys
 
@@ -68,8 +69,10 @@ def wrong(subject: str) -> str:
 
 
 def new_commits() -> list[str]:
-    """Return the subjects of the commits that no remote branch has; none outside of a clone."""
+    """Return the subjects of the commits that no remote branch has; none outside of a clone, or without git."""
     command = ["git", "log", "--no-merges", "--format=%s", "HEAD", "--not", "--remotes"]
+    if shutil.which("git") is None:
+        return []
     has_remote = subprocess.run(["git", "branch", "--remotes"], capture_output=True, text=True, check=False)
     if has_remote.returncode or not has_remote.stdout.strip():
         return []

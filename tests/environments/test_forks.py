@@ -1,5 +1,7 @@
 """uWSGI and C code fork without Python's hooks: parent and child still count as two processes."""
 
+import sys
+
 import pytest
 
 from tests.environments.conftest import Run
@@ -112,6 +114,6 @@ def test_a_parents_grant_dropped_at_the_childs_exit_is_silent(url: str, run: Run
     said = run(CLEARED, url)
     if "pymysql" in said:  # its own connections are closed at the end, now and then when `io` is cleared
         assert "mysql" in url
-        assert "interlock" not in said
+        assert "interlock" not in said.replace(sys.prefix, "")  # the checkout may have this name, too
         said = said.splitlines()[-1]
     assert said == "0 True"

@@ -18,8 +18,6 @@ from interlock import StoreError
 from interlock.core.claims import SEPARATOR, Claim, LockSpec
 from interlock.core.line import RENEWAL_OK, StepResult
 from interlock.stores.files import FileStore, line_file, steps
-from interlock.stores.files._sync import queue as files_queue
-from interlock.stores.files._sync.pipe_waiter import PipeWaiter
 from interlock.stores.files.folder import Folder
 from tests.support.client_actors import SYNC_AND_ASYNC, side
 from tests.support.files_folder import until_waiting, within
@@ -129,33 +127,3 @@ def test_a_line_that_is_shortened_is_still_guarded(folder: Path, monkeypatch: py
     waiter.close()
     others.close()
     queue.close()
-
-
-@pytest.mark.parametrize("compiled", [True, False])
-def test_a_name_that_was_held_before_is_entered_in_one_step(
-    folder: Path, compiled: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if not compiled:
-        monkeypatch.setattr(files_queue, "native", None)
-    queue = FileStore(str(folder)).queue()
-    holder, first, second, third = [Claim(f"{number:032}", LockSpec(f"{SEPARATOR}book")) for number in range(4)]
-    try:
-        assert queue.enter(holder, None, True, False).state == "using"
-        assert queue.enter(first, None, True, False).state == "occupied"
-        answer = queue.enter(second, None, True, False)
-        assert answer.state == "pending"
-        assert isinstance(answer.waiter, PipeWaiter)
-        assert queue.leave(holder)
-        granted = answer.waiter.wait(5.0)
-        assert granted is not None
-        assert granted.id == second.id
-        assert queue.leave(second)
-        answer.waiter.close()
-        for claim in (first, third):  # the lock is free again: no waiter is needed, and none stays
-            answer = queue.enter(claim, None, True, False)
-            assert (answer.state, answer.waiter) == ("using", None)
-            assert queue.leave(claim)
-        queue.subscribe().close()  # by the same pipe, which was put back
-        assert len([*folder.glob("alive/*.*")]) == 1
-    finally:
-        queue.close()

@@ -69,6 +69,7 @@ def terminal(run_cli: CliRunner, *words: str, shell: bool = True) -> Iterator[Te
     pid, master = pty.fork()
     if pid == 0:
         os.environ["INTERLOCK_URL"] = run_cli.url
+        os.environ["TERM"] = "xterm-256color"
         os.chdir(run_cli.folder)
         command = [*COMMAND, *words]
         os.execv(sys.executable, [sys.executable, "-c", SHELL, *command] if shell else command)

@@ -77,7 +77,7 @@ def watch(interval: float, store: str | None, namespace: str, as_json: bool) -> 
     """
     name = called(store)
     out = output.console()
-    updates = out.is_terminal and not as_json
+    updates = out.is_terminal and not out.is_dumb_terminal and not as_json
     leases: dict[str, float] = {}
     from rich.live import Live
 

@@ -429,6 +429,8 @@ def _type_in_chroot(path: str) -> str:
         import ctypes  # needed only here
 
         about = ctypes.create_string_buffer(1024)
+        while not os.path.lexists(path):  # SQLite's file is made at its first use
+            path = os.path.dirname(path)
         if ctypes.CDLL(None).statfs(os.fsencode(path), about) == 0:
             return KINDS.get(int.from_bytes(about.raw[:4], sys.byteorder), "unknown")
     except (ImportError, AttributeError, OSError):

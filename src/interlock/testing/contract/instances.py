@@ -85,10 +85,10 @@ def test_evict_removes_the_claims_of_one_instance(world: ContractWorld, ann: Act
     here, elsewhere = world.connect(instance=NAME), world.connect(instance="worker-8")
     grants = [ann.do(here.lock(name).acquire) for name in names]
     other = ann.do(elsewhere.lock(world.name).acquire)
+    evict = world.connect().evict
+    assert ann.do(evict, names[0], instance="worker-8") == 0  # a store without this refuses it while nobody waits
     waiting = bob.start(here.lock(world.name).acquire)
     world.until_waiting(1)
-    evict = world.connect().evict
-    assert ann.do(evict, names[0], instance="worker-8") == 0
     assert ann.do(evict, names[0], instance=NAME) == 1
     assert ann.do(evict, names[1], grants[0].id, instance=NAME) == 0
     assert ann.do(evict, instance=NAME) == 3

@@ -6,14 +6,12 @@ from weakref import WeakMethod
 
 from interlock.core._async.protocols import AsyncWaiting
 from interlock.core.claims import Claim
-from interlock.core.queue import OCCUPIED, EnterResult, Wakeable
+from interlock.core.queue import EnterResult, Wakeable
 from interlock.runtime import _aio as rt
 from interlock.storekit._async.step_queue import AsyncStepQueue, AsyncStepStore
 from interlock.stores.files.fast_path import Quick, native
 from interlock.stores.files.steps import FileSteps
 from interlock.stores.files.system import system
-
-MOST_CONTENDED = 256  # names
 
 
 class AsyncFileQueue(AsyncStepQueue):
@@ -35,7 +33,6 @@ class AsyncFileQueue(AsyncStepQueue):
         self._lines = lines
         self._new_waiter = _waiters_of(lines)
         self._quick = None if native is None else Quick(native, lines)
-        self._contended: set[str] = set()  # the keys that were held when a caller last came without a waiter
 
     def watch_doubts(self, verify: Callable[[str], bool]) -> None:
         self._lines.verify = WeakMethod(verify)  # the lines outlive a queue that is dropped
@@ -43,32 +40,13 @@ class AsyncFileQueue(AsyncStepQueue):
     async def enter(
         self, claim: Claim, waiter: Wakeable | None, may_queue: bool, already_queued: bool
     ) -> EnterResult:
-        if waiter is None and may_queue and claim.spec.key in self._contended:
-            return await self._enter_with_waiter(claim)
-        result = None
         if self._quick is not None and (waiter is not None or not already_queued):
             # async only
             await rt.yield_to_loop()  # a quick step never waits, and would starve other tasks
             result = self._quick.enter(claim, waiter, may_queue, already_queued)
-        if result is None:
-            result = await super().enter(claim, waiter, may_queue, already_queued)
-        if result is OCCUPIED:
-            if len(self._contended) >= MOST_CONTENDED:
-                self._contended.clear()
-            self._contended.add(claim.spec.key)
-        return result
-
-    async def _enter_with_waiter(self, claim: Claim) -> EnterResult:
-        """Enter a line that probably has a holder: with a waiter from the start, one step is enough."""
-        made, result = self.subscribe(), None
-        try:
-            result = await self.enter(claim, made, True, False)
-        finally:
-            if result is None or result.state != "pending":
-                self._contended.discard(claim.spec.key)
-                self._forget(claim.id, None)
-                made.close()
-        return result if result.state != "pending" else result._replace(waiter=made)
+            if result is not None:
+                return result
+        return await super().enter(claim, waiter, may_queue, already_queued)
 
     async def leave(self, claim: Claim, keep_for: float = 0.0, stored_result: str = "") -> bool:
         if self._quick is not None and not keep_for and self._quick.leave(claim):
