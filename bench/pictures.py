@@ -6,7 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+from bench import summary
 from bench.drawing import Row, bars
+from bench.report import number
+from bench.scenarios import by_key
 
 ROOT = Path(__file__).parent.parent
 FIGURES = ROOT / "docs" / "explanation" / "figures" / "contention.json"
@@ -19,7 +22,7 @@ BESIDE = {"filelock": "files", "fasteners": "files", "redis-py": "Redis"}
 """The peers in the short table of README.md, and their stores: the most used ones, and the quickest one."""
 
 CHINESE = {
-    "interlock beside": "interlock 对比（× 后：对方是它的几倍）",
+    "interlock beside (x: so many times better)": "interlock 对比（× 后：interlock 好几倍）",
     "hand-over to a waiting process, median µs": "交接给等待的进程，中位数，µs",
     "sections/s, 8 processes": "每秒执行次数，8 个进程",
     "unfairness: longest / mean wait, 1 is even": "不公平程度：最长等待 / 平均等待，1 最公平",
@@ -106,7 +109,7 @@ def ran(report: dict[str, Any], key: str) -> list[dict[str, Any]]:
 
 def value(contestant: dict[str, Any], figure: str) -> float:
     """One figure of a contestant."""
-    return float(contestant["figures"][figure]["value"] or 0.0)
+    return float(contestant["figures"].get(figure, {}).get("value") or 0.0)
 
 
 def stated(report: dict[str, Any]) -> str:
@@ -118,7 +121,8 @@ def stated(report: dict[str, Any]) -> str:
 def short_table(report: dict[str, Any]) -> str:
     """The table of README.md: ours beside a few peers, with ratios."""
     lines_of = [
-        "| interlock beside | hand-over to a waiting process, median µs | sections/s, 8 processes "
+        "| interlock beside (x: so many times better) "
+        "| hand-over to a waiting process, median µs | sections/s, 8 processes "
         "| unfairness: longest / mean wait, 1 is even |",
         "|---|---|---|---|",
     ]
@@ -127,7 +131,8 @@ def short_table(report: dict[str, Any]) -> str:
         for key, figure, digits in (("handover", "us", 0), ("processes", "rate", 0), ("processes", "longest", 1)):
             by_name = {one["name"]: value(one, figure) for one in ran(report, STORES[store] + key)}
             ours, theirs = by_name["interlock"], by_name[peer]
-            cells.append(f"{ours:,.{digits}f} beside {theirs:,.{digits}f}: {ratio(theirs, ours)}")
+            better = ours / theirs if figure == "rate" else theirs / ours
+            cells.append(f"{ours:,.{digits}f} beside {theirs:,.{digits}f}: {times(better)}")
         lines_of.append(f"| {peer}, on {store} | {' | '.join(cells)} |")
     lost = sum(
         value(one, "lost") for key in STORES.values() for one in ran(report, f"{key}processes") if is_shown(one)
@@ -141,31 +146,32 @@ def is_shown(contestant: dict[str, Any]) -> bool:
     return contestant["role"] == "ours" or contestant["name"] in BESIDE
 
 
-def ratio(theirs: float, ours: float) -> str:
-    """How many times as much the other library has."""
-    times = theirs / ours
-    return f"x {times:,.0f}" if times >= 10 else f"x {times:.1f}"
+def times(better: float) -> str:
+    """How many times better interlock is, as text."""
+    return f"x {better:,.0f}" if better >= 10 else f"x {better:.1f}"
 
 
 def table(report: dict[str, Any]) -> str:
-    """The table of all figures: ours and peers, on each store."""
-    lines_of = [
-        "| | hand-over, median µs | 95th percentile | sections/s, 8 processes | lost updates "
-        "| unfairness: longest / mean wait, 1 is even |",
-        "|---|---:|---:|---:|---:|---:|",
+    """The table of all figures: ours, peers and limits, on each store."""
+    rows = [
+        "| figure | unit | interlock | others (x: so many times better is interlock) |",
+        "|---|---|---:|---|",
     ]
-    for store, key in STORES.items():
-        contended = {one["name"]: one for one in ran(report, f"{key}processes")}
-        for one in ran(report, f"{key}handover"):
-            other = contended.get(one["name"])
-            if one["role"] in ("ours", "peer") and other is not None:
-                cells = [value(one, "us"), value(one, "p95"), *(value(other, key) for key in ("rate", "lost"))]
-                name = f"**{one['name']}**" if one["role"] == "ours" else one["name"]
-                texts = [*(f"{cell:,.0f}" for cell in cells), f"{value(other, 'longest'):,.1f}"]
-                lines_of.append(f"| {store}: {name} | {' | '.join(texts)} |")
+    for line in summary.LINES:
+        metrics = by_key(line.scenario).metrics
+        metric = next((one for one in metrics if one.key == line.metric), metrics[0])
+        found = {one["name"]: one for one in ran(report, line.scenario)}
+        ours = value(found[line.ours], metric.key)
+        others = [
+            f"{name} {number(theirs)} (x {number(ours / theirs if metric.better == 'high' else theirs / ours)})"
+            + ", loses updates" * bool(value(found[name], "lost"))
+            for name in line.others
+            if name in found and (theirs := value(found[name], metric.key))
+        ]
+        rows.append(f"| {line.words} | {metric.label} | {number(ours)} | {'; '.join(others)} |")
     about = report["machine"]
     versions = ", ".join(one for one in about["versions"].split(", ") if "not installed" not in one)
-    return "\n".join(lines_of) + f"\n\n{stated(report)}; {report['rounds']} rounds; {versions}.\n"
+    return "\n".join(rows) + f"\n\n{stated(report)}; {report['rounds']} rounds; {versions}.\n"
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ def program(*words: str) -> Callable[[Place], pairs.Batch]:
     def build(place: Place) -> pairs.Batch:
         command = [word.format(folder=place.folder) for word in words]
         environment = {**os.environ, "INTERLOCK_URL": f"file://{place.folder}"}
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)  # otherwise each start compiles the modules of a checkout
 
         def batch(times: int) -> None:
             for _ in range(times):
