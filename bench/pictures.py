@@ -154,7 +154,7 @@ def times(better: float) -> str:
 def table(report: dict[str, Any]) -> str:
     """The table of all figures: ours, peers and limits, on each store."""
     rows = [
-        "| figure | unit | interlock | others (x: so many times better is interlock) |",
+        "| figure | unit | interlock | others (×: so many times better is interlock) |",
         "|---|---|---:|---|",
     ]
     for line in summary.LINES:
@@ -163,7 +163,7 @@ def table(report: dict[str, Any]) -> str:
         found = {one["name"]: one for one in ran(report, line.scenario)}
         ours = value(found[line.ours], metric.key)
         others = [
-            f"{name} {number(theirs)} (x {number(ours / theirs if metric.better == 'high' else theirs / ours)})"
+            f"{name} {number(theirs)} (×{number(ours / theirs if metric.better == 'high' else theirs / ours)})"
             + ", loses updates" * bool(value(found[name], "lost"))
             for name in line.others
             if name in found and (theirs := value(found[name], metric.key))

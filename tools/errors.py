@@ -1,7 +1,8 @@
 """Write the table of messages into the page of errors: `python tools/errors.py [--check]`.
 
-A row is a message in the sources that ends with a cure, and that a test raises and matches.  Messages about arguments
-of stores, of integrations and of transactions are left out: they are read where the argument is written.
+A row is a message in the sources that ends with a cure, and that a test raises and matches.  Messages about the form
+of an argument (`core`), and about arguments of stores, of integrations and of transactions are left out: they are
+read where the argument is written.
 """
 
 import ast
@@ -15,7 +16,7 @@ PAGE = ROOT / "docs" / "reference" / "errors.md"
 BEGIN, END = "<!-- made by tools/errors.py -->\n", "<!-- the end of the table -->\n"
 SOURCE = ROOT / "src" / "interlock"
 TESTS = (ROOT / "tests", SOURCE / "testing")
-COMMON = ("api", "client", "core", "patterns", "runtime")  # the packages whose InvalidArgument is in the table
+COMMON = ("api", "client", "patterns")  # the packages whose InvalidArgument is in the table
 PUBLIC = (
     "LockTimeout", "Busy", "LockLost", "NotHeld", "NotKept", "PayloadMismatch", "InvalidArgument", "Unsupported",
     "StoreError",
