@@ -280,8 +280,8 @@ def _again(
 ) -> BaseClient:
     """Connect like another process did; all unpickled objects share the connection.
 
-    It has the instance, but takes nothing over: the process that sent it may live on another host.  Nor does that
-    process, when it starts again, take over what this one holds.
+    It has the instance, but takes nothing over: the process that sent it may live on another host.  After a
+    restart, that process does not take over the claims of this process.
 
     Raises:
         InvalidArgument, StoreError: as `connect`.

@@ -112,6 +112,10 @@ class BaseClient:
         """Return the key of a name."""
         return self.namespace + SEPARATOR + checked_name(name)
 
+    def listed(self, name: str | None) -> str:
+        """Return what `look` lists: the key of a name; for None, the beginning of all keys of this namespace."""
+        return self.namespace + SEPARATOR if name is None else self.key(name)
+
     def checked_ttl(self, ttl: object) -> float:
         """Return `ttl` as seconds if it is a valid lease on this store, else raise InvalidArgument."""
         return checked_ttl(ttl, self.store.shortest_ttl, self.store.default_ttl)

@@ -11,7 +11,7 @@ from interlock.client._sync.lock import AllLock, Lock, RLock, held_around
 from interlock.client.arguments import OnBusy, P, checked_items, label_of_items, seconds_of
 from interlock.client.base_lock import ReadWrite, Same
 from interlock.client.events import Listener, listen
-from interlock.core.claims import SEPARATOR, WRITER_UNITS, Check, ClaimView, checked_count, checked_instance
+from interlock.core.claims import WRITER_UNITS, Check, ClaimView, checked_count, checked_instance
 from interlock.core.errors import InvalidArgument, LockError
 from interlock.core.functions import name_of_arguments
 from interlock.runtime import _threads as rt
@@ -513,8 +513,7 @@ class Locks(Same):
         Args:
             name: a lock's name; None for all locks of this namespace.
         """
-        key = self.namespace + SEPARATOR if name is None else self._client.key(name)
-        return self._client.look(key)
+        return self._client.look(self._client.listed(name))
 
     def namespaces(self) -> list[str]:
         """List the namespaces with a holder or a waiter; none if the store can't."""

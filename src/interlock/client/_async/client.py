@@ -19,7 +19,6 @@ from interlock.core._async.protocols import AsyncWaiting
 from interlock.core.claims import (
     DONE,
     MAX_LABEL,
-    SEPARATOR,
     USING,
     Claim,
     ClaimView,
@@ -342,12 +341,12 @@ class AsyncClient(BaseClient):
         mine = this_process(self.instance or "", self.since)
         taken: list[str] = []
         try:
-            for view in await state.queue.look(self.namespace + SEPARATOR):
+            for view in await state.queue.look(self.listed(None)):
                 author = author_of(view)
                 if author is not None and author.is_over(mine):
                     reason = f"left by process {view.pid} on {view.host}, an earlier {mine.instance}"
                     # A claim of a dead process keeps its id: nobody renames it.
-                    if await self.evict(self.namespace + SEPARATOR + view.name, view.id, reason, [view]):
+                    if await self.evict(self.key(view.name), view.id, reason, [view]):
                         taken.append(f"{view.name!r} (process {view.pid} on {view.host})")
             state.takes_over = False
         finally:
@@ -364,9 +363,9 @@ class AsyncClient(BaseClient):
         """Remove the claims of an instance, also those of a living process; arguments as in `AsyncLocks.evict`."""
         self.need("waiters", "evict(instance=…)")
         removed = 0
-        for view in await self.look(self.namespace + SEPARATOR if name is None else self.key(name)):
+        for view in await self.look(self.listed(name)):
             if view.instance == instance and id in (None, view.id):
-                removed += await self.evict(self.namespace + SEPARATOR + view.name, view.id, seen=[view])
+                removed += await self.evict(self.key(view.name), view.id, seen=[view])
         return removed
 
     async def evict(self, key: str, id: str | None, reason: str = "", seen: Sequence[ClaimView] | None = None) -> int:
@@ -375,7 +374,7 @@ class AsyncClient(BaseClient):
         Args:
             key, id: the key, and the id of the claim; None for all.
             reason: for the event.
-            seen: what the caller has just seen of them, which saves a look at the whole line.
+            seen: the views of these claims, if the caller has just listed them; None to list the line.
         """
         if id == "":  # for some stores "" means all claims
             return 0
