@@ -15,7 +15,7 @@ from interlock.core.failures import ConnectionEnded, Refused, Unreachable, close
 from interlock.runtime import clock
 from interlock.stores.redis._aio import RECV_SIZE, AsyncStream
 from interlock.stores.redis.errors import garbled
-from interlock.stores.redis.resp import INCOMPLETE, Garbage, Parser, RedisCommand, Reply
+from interlock.stores.redis.resp import INCOMPLETE, Garbage, Parser, RedisCommand, Reply, only_number
 from interlock.stores.redis.wire import with_source
 
 
@@ -91,9 +91,9 @@ class Mux(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         """Receive like `BufferedProtocol.buffer_updated`."""
         data = self._buffer[:nbytes].tobytes()
-        alone = len(self._line) == 1 and not self._parser.unread
-        if alone and data[:1] == b":" and data[-2:] == b"\r\n" and data[1:-2].removeprefix(b"-").isdigit():
-            self._answer(int(data[1:-2]))
+        number = only_number(data) if len(self._line) == 1 and not self._parser.unread else None
+        if number is not None:
+            self._answer(number)
             return
         self._parser.feed(data)
         try:

@@ -56,6 +56,14 @@ def ended(start: bytes, *words: str) -> bytes:
     return start
 
 
+def only_number(data: bytes) -> int | None:
+    """Return the number if the data are one whole integer, the most common reply, without the parser; else None."""
+    number = data[1:-2]
+    if data[:1] == b":" and data[-2:] == b"\r\n" and number.removeprefix(b"-").isdigit():
+        return int(number)
+    return None
+
+
 def only_message(data: bytes, start: bytes) -> bytes | None:
     """Return the text if the data are one whole message, without the parser; None otherwise.
 

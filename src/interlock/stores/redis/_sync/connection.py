@@ -23,6 +23,7 @@ from interlock.stores.redis.resp import (
     begun,
     grants,
     only_message,
+    only_number,
     pack,
 )
 from interlock.stores.redis.settings import Address, Settings
@@ -149,10 +150,8 @@ class RedisConnection:
             if replies != 1:
                 return [self.next(deadline) for _ in range(replies)]
             data = self.stream.receive(deadline)
-            number = data[1:-2]
-            if data[:1] == b":" and data[-2:] == b"\r\n" and number.removeprefix(b"-").isdigit():
-                return int(number)  # the most common reply, without the parser
-            return self._rest(data, deadline)
+            number = only_number(data)
+            return self._rest(data, deadline) if number is None else number
         except TimeoutError:
             raise no_answer(self._where, self._io_timeout) from None
         except Garbage as error:
