@@ -1,4 +1,4 @@
-"""The command `interlock` and its connection; it needs click and rich."""
+"""The command `interlock` and its connection; all but the usual forms of `run` need click and rich."""
 
 import errno
 import io

@@ -223,7 +223,7 @@ def _waited(view: ClaimView) -> float:
 
 
 def _style(view: ClaimView) -> str:
-    """Return the style of a claim's row: holders are bold, who waits long is coloured."""
+    """Return the style of a claim's row: bold for a holder, a colour for a long wait."""
     if view.state != "pending":
         return "bold" if view.state == "using" else ""
     waited = _waited(view)

@@ -1,7 +1,6 @@
 """The command line of `interlock run`."""
 
 import os
-import sys
 from typing import Any
 
 import click
@@ -9,7 +8,7 @@ import click
 from interlock.cli import is_given
 from interlock.cli.exit_codes import UNAVAILABLE, fail
 from interlock.cli.parameters import Duration, completed, name_argument, namespace_option, store_option
-from interlock.cli.run_words import refused, refused_store, start
+from interlock.cli.run_words import can_run, refused, refused_store, start
 from interlock.client.tokens import Token, read
 
 
@@ -20,7 +19,7 @@ class Run(click.Command):
 
     def invoke(self, ctx: click.Context) -> int:
         """Call the command, if the system and the store support it."""
-        if sys.platform != "win32" and not hasattr(os, "fork"):
+        if not can_run():
             return fail(UNAVAILABLE, f"{ctx.command_path} needs POSIX or Windows. Use a lock in the program itself.")
         refuse_memory(ctx.params["store"])
         return int(super().invoke(ctx) or 0)

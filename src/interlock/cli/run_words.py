@@ -89,8 +89,12 @@ def read(words: Sequence[str]) -> dict[str, Any] | None:
     if left[-1:] == ["--"]:
         left.pop()
     given["command"] = tuple(reversed(left))
-    unusual = sys.platform != "win32" and not hasattr(os, "fork")
-    return None if unusual or refused(given) or refused_store(given["store"]) else given
+    return None if not can_run() or refused(given) or refused_store(given["store"]) else given
+
+
+def can_run() -> bool:
+    """Return True if commands can be started on this system."""
+    return sys.platform == "win32" or hasattr(os, "fork")
 
 
 def _take_options(left: list[str], given: dict[str, Any]) -> None:

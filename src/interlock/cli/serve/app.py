@@ -8,6 +8,7 @@ import threading
 import time
 from collections import OrderedDict, deque
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from ipaddress import ip_address
 from pathlib import Path
 from types import FrameType
@@ -141,7 +142,9 @@ class Page:
             id: the claim's id.
             by: the address of the caller.
         """
-        who = next((output.process_of(view) for view in self._locks.claims(name) if view.id == id), id)
+        who = id
+        with suppress(LockError):  # if the look fails, the eviction may still succeed
+            who = next((output.process_of(view) for view in self._locks.claims(name) if view.id == id), id)
         count = self._locks.evict(name, id)
         if count:
             say(f"Evicted claim {id} of {name!r} at the request of {by}.")
