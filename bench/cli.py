@@ -57,7 +57,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if in_table:
         summary.show(results, ratios, began)
     if chosen.json:
-        chosen.json.write_text(json.dumps(as_json(about, results, options), indent=2) + "\n", encoding="utf-8")
+        report = as_json(about, results, options) | ({"table": summary.rows(results)} if in_table else {})
+        chosen.json.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
     return verdict(results)
 
 

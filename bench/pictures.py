@@ -8,8 +8,6 @@ from typing import Any
 
 from bench import summary
 from bench.drawing import Row, bars
-from bench.report import number
-from bench.scenarios import by_key
 
 ROOT = Path(__file__).parent.parent
 FIGURES = ROOT / "docs" / "explanation" / "figures" / "contention.json"
@@ -22,7 +20,7 @@ BESIDE = {"filelock": "files", "fasteners": "files", "redis-py": "Redis"}
 """The peers in the short table of README.md, and their stores: the most used ones, and the quickest one."""
 
 CHINESE = {
-    "interlock beside (x: so many times better)": "interlock 对比（× 后：interlock 好几倍）",
+    "interlock beside a peer (x: factor in favour of interlock)": "interlock 对比（× 后：interlock 好几倍）",
     "hand-over to a waiting process, median µs": "交接给等待的进程，中位数，µs",
     "sections/s, 8 processes": "每秒执行次数，8 个进程",
     "unfairness: longest / mean wait, 1 is even": "不公平程度：最长等待 / 平均等待，1 最公平",
@@ -121,7 +119,7 @@ def stated(report: dict[str, Any]) -> str:
 def short_table(report: dict[str, Any]) -> str:
     """The table of README.md: ours beside a few peers, with ratios."""
     lines_of = [
-        "| interlock beside (x: so many times better) "
+        "| interlock beside a peer (x: factor in favour of interlock) "
         "| hand-over to a waiting process, median µs | sections/s, 8 processes "
         "| unfairness: longest / mean wait, 1 is even |",
         "|---|---|---|---|",
@@ -153,22 +151,7 @@ def times(better: float) -> str:
 
 def table(report: dict[str, Any]) -> str:
     """The table of all figures: ours, peers and limits, on each store."""
-    rows = [
-        "| figure | unit | interlock | others (×: so many times better is interlock) |",
-        "|---|---|---:|---|",
-    ]
-    for line in summary.LINES:
-        metrics = by_key(line.scenario).metrics
-        metric = next((one for one in metrics if one.key == line.metric), metrics[0])
-        found = {one["name"]: one for one in ran(report, line.scenario)}
-        ours = value(found[line.ours], metric.key)
-        others = [
-            f"{name} {number(theirs)} (×{number(ours / theirs if metric.better == 'high' else theirs / ours)})"
-            + ", loses updates" * bool(value(found[name], "lost"))
-            for name in line.others
-            if name in found and (theirs := value(found[name], metric.key))
-        ]
-        rows.append(f"| {line.words} | {metric.label} | {number(ours)} | {'; '.join(others)} |")
+    rows = [f"| {' | '.join(row)} |" for row in (summary.COLUMNS, ["---", "---", "---:", "---"], *report["table"])]
     about = report["machine"]
     versions = ", ".join(one for one in about["versions"].split(", ") if "not installed" not in one)
     return "\n".join(rows) + f"\n\n{stated(report)}; {report['rounds']} rounds; {versions}.\n"

@@ -21,6 +21,7 @@ from bench.figures import compared, spread
 from bench.model import Beside, Contestant, Metric, Result, Scenario
 from bench.report import number, table
 
+COLUMNS = ["figure", "unit", "interlock", "others (x: factor in favour of interlock)"]
 OLD_ROUNDS, OLD_SECONDS = 6, 0.2  # of each row beside the older version
 
 
@@ -123,27 +124,41 @@ def beside_old(wheel: Path, options: runner.Options) -> dict[str, str]:
     return ratios
 
 
-def show(results: Sequence[Result], ratios: Mapping[str, str], began: float) -> None:
-    """Print the table."""
+def rows(results: Sequence[Result]) -> list[list[str]]:
+    """The table as text: a line's words, the unit, ours and the others, for each line that was measured."""
     by_key = {result.scenario.key: result for result in results}
-    rows = [cells(line, by_key[line.scenario], ratios) for line in LINES if line.scenario in by_key]
-    table("ours, peers, limits", ["figure", "unit", "interlock", "others (x: ours is so many times better)",
-                                  "new / old time, 95 %"], rows)  # fmt: skip
+    return [cells(line, by_key[line.scenario]) for line in measured(results)]
+
+
+def measured(results: Sequence[Result]) -> list[Line]:
+    """The lines of the scenarios that ran."""
+    keys = {result.scenario.key for result in results}
+    return [line for line in LINES if line.scenario in keys]
+
+
+def show(results: Sequence[Result], ratios: Mapping[str, str], began: float) -> None:
+    """Print the table, with the ratios to an older version."""
+    beside = [ratios.get(line.row, "") for line in measured(results)]
+    table(
+        "ours, peers, limits",
+        [*COLUMNS, "new / old time, 95 %"],
+        [[*row, ratio] for row, ratio in zip(rows(results), beside, strict=True)],
+    )
     print(f"\n{time.monotonic() - began:.0f} s in all")
 
 
-def cells(line: Line, result: Result, ratios: Mapping[str, str]) -> list[str]:
+def cells(line: Line, result: Result) -> list[str]:
     """One line of the table."""
     metrics = result.scenario.metrics
     metric = next((one for one in metrics if one.key == line.metric), metrics[0])
     others = "; ".join(said(result, line, result.scenario.contestant(name), metric) for name in line.others)
-    return [line.words, metric.label, figure(result, line.ours, metric), others, ratios.get(line.row, "")]
+    return [line.words, metric.label, figure(result, line.ours, metric), others]
 
 
 def said(result: Result, line: Line, other: Contestant[Any], metric: Metric) -> str:
     """A peer or limit: its figure, and how many times better ours is."""
     better = compared(result, line.ours, metric, Beside(other.name))
-    times = f" ({number(better.value)} x)" if better is not None else ""
+    times = f" ({number(better.value)}x)" if better is not None else ""
     losing = ", loses updates" if sum(result.outcomes[other.name].rounds.get("lost", ())) else ""
     return f"{other.name} {figure(result, other.name, metric)}{times}{losing}"
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import fcntl
 import itertools
 import os
 from collections.abc import Callable
 from dataclasses import replace
 
 from bench.contestants import locks, needs
-from bench.contestants.locks import Lock
+from bench.contestants.locks import Flock, Lock
 from bench.model import Beside, Contestant, Place, Scenario, Target
 from bench.scenarios import pairs
 
@@ -41,15 +40,8 @@ def taken_once(lock_of: Callable[[str], Lock]) -> pairs.Batch:
     return batch
 
 
-class NewFile:
+class NewFile(Flock):
     """flock(2) on a new file, which is closed again: the least possible cost."""
-
-    def __init__(self, place: Place) -> None:
-        self._fd = os.open(place.folder / place.name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-
-    def acquire(self) -> None:
-        """Take the lock."""
-        fcntl.flock(self._fd, fcntl.LOCK_EX)
 
     def release(self) -> None:
         """Close the file."""
