@@ -114,7 +114,7 @@ class SharedFolder:
         if wrong:
             raise Denied(
                 f"{self.path} cannot keep locks of several machines: {wrong}, so it only emulates a file system. Use "
-                f"another one, or the URL of a server or a bucket."
+                f"another file system, or the URL of a server or a bucket."
             )
         self.kind = kind
 
