@@ -21,6 +21,7 @@ SET_BACK = 0.1
 """Seconds by which a machine's clock may be set back during a test, as a virtual machine's is by milliseconds: a
 lease that one command of a server has written then expires later than the next command expects."""
 
+USER_HZ = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100  # the unit of /proc/stat; proc(5)
 LATER = 0.01  # minimum seconds by which a renewal extends a lease
 
 
@@ -106,12 +107,15 @@ def _without(passed: float, before: float, after: float) -> float:
 
 
 def _stalled() -> float:
-    """Return the total stall time of the machine, in seconds; 0 if the kernel does not count it."""
+    """Return the total stall time of the machine, in seconds; 0 if the kernel does not count it.
+
+    Under wine, Python for Windows reads the same files, those of the system below.
+    """
     try:
         waited = sum(int(_read(f"/proc/pressure/{what}").split("total=")[1].split()[0]) for what in ("cpu", "io"))
         stolen = int(_read("/proc/stat").split(None, 9)[8])
-        return waited / 1e6 + stolen / os.sysconf("SC_CLK_TCK")
-    except (AttributeError, OSError, LookupError, ValueError):
+        return waited / 1e6 + stolen / USER_HZ
+    except (OSError, LookupError, ValueError):
         return 0.0
 
 

@@ -8,7 +8,7 @@ import pytest
 
 import interlock
 from interlock.testing.other_process import Remote, logged
-from interlock.testing.waiting import eventually
+from interlock.testing.waiting import eventually, moment
 
 Start = Callable[[], Remote]
 WAKES = 2.0  # seconds, on a busy machine; a waiter that was not notified looks later, except on SQLite
@@ -20,6 +20,11 @@ ACQUIRE = "grant = locks.lock('book').acquire(); result = grant.fence"
 def until_waiting(locks: interlock.Locks, waiters: int) -> None:
     """Wait until so many claims wait for the lock."""
     eventually(lambda: sum(claim.state == "pending" for claim in locks.claims("book")) == waiters, STARTS)
+
+
+@pytest.mark.skipif(not Path("Z:/proc/pressure/cpu").exists(), reason="the system below wine counts no stalls")
+def test_the_stalls_of_the_machine_are_known_to_bounds_of_tests() -> None:
+    assert moment().stalled > 0
 
 
 def test_processes_count_without_losing_an_update(shared: str, remote: Start, tmp_path: Path) -> None:
