@@ -43,9 +43,9 @@ MUTANTS = [
     _error(
         "partial: the guard of a line is waited for 60 times as long",
         "tests/process/test_files_guard.py",
-        "stores/files/_sync/queue.py",
-        "busy_limit = 1.0",
-        "busy_limit = 60.0",
+        "storekit/_sync/step_queue.py",
+        "busy_limit = 5.0",
+        "busy_limit = 300.0",
     ),
     # -- fork ---------------------------------------------------------------------------------------
     _error(

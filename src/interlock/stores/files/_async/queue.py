@@ -22,10 +22,9 @@ class AsyncFileQueue(AsyncStepQueue):
         steps: the same lines, as the queue performs steps on them.
     """
 
-    busy_limit = 1.0  # seconds: the guard is held for microseconds, unless its process was stopped
     busy_text = (
-        "A process that was stopped during a step, or another program, holds the guard of the file. Continue or kill "
-        "that process (lslocks shows it), and retry."
+        "The guard of the file was not free for 5 s: very many processes ask for this name at once, or a process that "
+        "was stopped during a step holds it (lslocks shows which). Retry; continue or kill a stopped process."
     )
 
     def __init__(self, lines: FileSteps, steps: AsyncStepStore) -> None:
