@@ -4,6 +4,7 @@ import asyncio
 import gc
 import json
 import threading
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -211,9 +212,13 @@ def test_a_client_certificate_is_shown_and_wanted(sync_or_async: str, tmp_path: 
         stranger = f"{without}&ssl_cert={server.tls.certificate}&ssl_key={server.tls.key}".replace(
             str(server.tls.authority), str(TlsFiles(tmp_path / "other").authority)
         )
-        for wrong in (without, stranger):
-            with side(sync_or_async, wrong) as one, pytest.raises(StoreError, match=r"ssl_cert|TLS"):
-                one.take("a", timeout=5)
+        # httpcore leaves a connection to the collector if its handshake is cancelled, as the end of a loop does here.
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ResourceWarning)
+            for wrong in (without, stranger):
+                with side(sync_or_async, wrong) as one, pytest.raises(StoreError, match=r"ssl_cert|TLS"):
+                    one.take("a", timeout=5)
+            gc.collect()
 
 
 def test_a_user_logs_in_and_again_after_a_restart(sync_or_async: str) -> None:
