@@ -23,8 +23,8 @@ class AsyncFileQueue(AsyncStepQueue):
     """
 
     busy_text = (
-        "The guard of the file was not free for 5 s: very many processes ask for this name at once, or a process that "
-        "was stopped during a step holds it (lslocks shows which). Retry; continue or kill a stopped process."
+        "The guard of the file was not free for 5 s: very many processes ask for this name at once, or a process "
+        "that was stopped during a step holds it (lslocks shows which). Retry; continue or kill a stopped process."
     )
 
     def __init__(self, lines: FileSteps, steps: AsyncStepStore) -> None:
