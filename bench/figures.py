@@ -67,11 +67,19 @@ def compared(result: Result, name: str, metric: Metric, beside: Beside) -> Sprea
     theirs = result.outcomes[beside.peer].rounds.get(metric.key)
     if not mine or not theirs:
         return None
-    rounds = [
-        times_better(one, other) if metric.better == "high" else times_better(other, one)
-        for one, other in zip(mine, theirs, strict=False)
-    ]
+    rounds = better_by_round(mine, theirs, metric.better)
     return Spread(median(rounds), min(rounds), max(rounds))
+
+
+def better_by_round(mine: Sequence[float], theirs: Sequence[float], better: str) -> list[float]:
+    """How many times better mine are, for each round.
+
+    Args:
+        mine, theirs: the figures of the rounds.
+        better: "high" if more is better, otherwise "low".
+    """
+    pairs = zip(mine, theirs, strict=False)
+    return [times_better(*((one, other) if better == "high" else (other, one))) for one, other in pairs]
 
 
 def times_better(more: float, less: float) -> float:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from bench import summary
 from bench.drawing import Row, bars
+from bench.figures import better_by_round
+from bench.report import number
 
 ROOT = Path(__file__).parent.parent
 FIGURES = ROOT / "docs" / "explanation" / "figures" / "contention.json"
@@ -20,17 +23,16 @@ BESIDE = {"filelock": "files", "fasteners": "files", "redis-py": "Redis"}
 """The peers in the short table of README.md, and their stores: the most used ones, and the quickest one."""
 
 CHINESE = {
-    "interlock beside a peer (x: factor in favour of interlock)": "interlock 对比（× 后：interlock 好几倍）",
+    "interlock vs. a peer (x: factor in favour of interlock)": "interlock 与其他库对比（x：interlock 好的倍数）",
     "hand-over to a waiting process, median µs": "交接给等待的进程，中位数，µs",
     "sections/s, 8 processes": "每秒执行次数，8 个进程",
     "unfairness: longest / mean wait, 1 is even": "不公平程度：最长等待 / 平均等待，1 最公平",
     ", on files": "，文件",
     ", on Redis": "，Redis",
-    " beside ": " 对 ",
-    ": x ": "，× ",
+    " vs. ": " 对 ",
     ", load ": "，负载 ",
     " at the start; ": "（开始时）；",
-    "rounds; default settings; ": "轮；默认设置；",
+    "rounds, x is the median of their ratios; default settings; ": "轮，x 是各轮比值的中位数；默认设置；",
     "no library lost an update.": "没有一个库丢失更新。",
     "lost updates.": "次更新丢失。",
 }
@@ -119,7 +121,7 @@ def stated(report: dict[str, Any]) -> str:
 def short_table(report: dict[str, Any]) -> str:
     """The table of README.md: ours beside a few peers, with ratios."""
     lines_of = [
-        "| interlock beside a peer (x: factor in favour of interlock) "
+        "| interlock vs. a peer (x: factor in favour of interlock) "
         "| hand-over to a waiting process, median µs | sections/s, 8 processes "
         "| unfairness: longest / mean wait, 1 is even |",
         "|---|---|---|---|",
@@ -127,16 +129,22 @@ def short_table(report: dict[str, Any]) -> str:
     for peer, store in BESIDE.items():
         cells = []
         for key, figure, digits in (("handover", "us", 0), ("processes", "rate", 0), ("processes", "longest", 1)):
-            by_name = {one["name"]: value(one, figure) for one in ran(report, STORES[store] + key)}
+            by_name = {one["name"]: one["figures"][figure] for one in ran(report, STORES[store] + key)}
             ours, theirs = by_name["interlock"], by_name[peer]
-            better = ours / theirs if figure == "rate" else theirs / ours
-            cells.append(f"{ours:,.{digits}f} beside {theirs:,.{digits}f}: {times(better)}")
+            better = better_by_round(ours["rounds"], theirs["rounds"], "high" if figure == "rate" else "low")
+            values = f"{ours['value']:,.{digits}f} vs. {theirs['value']:,.{digits}f}"
+            cells.append(f"{values} ({number(median(better))}x)")
         lines_of.append(f"| {peer}, on {store} | {' | '.join(cells)} |")
     lost = sum(
         value(one, "lost") for key in STORES.values() for one in ran(report, f"{key}processes") if is_shown(one)
     )
     told = "no library lost an update" if not lost else f"{lost:,.0f} lost updates"
-    return "\n".join(lines_of) + f"\n\n{stated(report)}; {report['rounds']} rounds; default settings; {told}.\n"
+    return "\n".join(lines_of) + f"\n\n{stated(report)}; {rounds(report)}; default settings; {told}.\n"
+
+
+def rounds(report: dict[str, Any]) -> str:
+    """How often it was measured, and what the factors are."""
+    return f"{report['rounds']} rounds, x is the median of their ratios"
 
 
 def is_shown(contestant: dict[str, Any]) -> bool:
@@ -144,17 +152,12 @@ def is_shown(contestant: dict[str, Any]) -> bool:
     return contestant["role"] == "ours" or contestant["name"] in BESIDE
 
 
-def times(better: float) -> str:
-    """How many times better interlock is, as text."""
-    return f"x {better:,.0f}" if better >= 10 else f"x {better:.1f}"
-
-
 def table(report: dict[str, Any]) -> str:
     """The table of all figures: ours, peers and limits, on each store."""
     rows = [f"| {' | '.join(row)} |" for row in (summary.COLUMNS, ["---", "---", "---:", "---"], *report["table"])]
     about = report["machine"]
     versions = ", ".join(one for one in about["versions"].split(", ") if "not installed" not in one)
-    return "\n".join(rows) + f"\n\n{stated(report)}; {report['rounds']} rounds; {versions}.\n"
+    return "\n".join(rows) + f"\n\n{stated(report)}; {rounds(report)}; {versions}.\n"
 
 
 if __name__ == "__main__":

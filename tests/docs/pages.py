@@ -16,7 +16,7 @@ PAGES = sorted(
 )
 PYTHON = ("python", "py", "python3", "pycon")
 SHELL = ("console", "sh", "bash", "shell")
-NOT_RUN = "*Not run by a test:"
+EXCUSE = re.compile(r"\*(?:Not run by a test: |(?=`tests/[^`]+` runs this file))([^*]+)\*")
 PRELUDES = Path(__file__).parent / "preludes"
 
 # Pages whose blocks a test elsewhere runs, in its own way.
@@ -87,7 +87,8 @@ def blocks_of(page: Path) -> list[Block]:
         if language not in (*PYTHON, *SHELL):
             continue
         after = text[match.end() :].lstrip()
-        reason = after[len(NOT_RUN) :].split("*")[0].strip() if after.startswith(NOT_RUN) else ""
+        excuse = EXCUSE.match(after)
+        reason = excuse[1] if excuse else ""
         line = text[: match.start(3)].count("\n") + 1
         is_file = text[: match.start()].rstrip().rpartition("\n")[2].startswith("<!-- shows ")
         found.append(Block(page, line, language, match[3], reason, is_file))

@@ -61,6 +61,9 @@ def test_the_blocks_of_a_page_run(page: Path, servers: dict[str, str], tmp_path:
 def test_what_is_not_run_says_why_and_is_rare() -> None:
     excused = [block for page in PAGES for block in blocks_of(page) if block.reason]
     assert all(len(block.reason) > 20 for block in excused)
+    named = [name for block in excused for name in re.findall(r"`(tests/[^`]+)`", block.reason)]
+    assert named
+    assert all((ROOT / name).is_file() for name in named)
     assert len(excused) <= 7, json.dumps([f"{name_of(each.page)}:{each.line}" for each in excused])
 
 
