@@ -5,10 +5,12 @@ It replaces `runtime._aio` for code that gets its runtime as an argument.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Awaitable, Callable, Generator
 from dataclasses import dataclass
 from types import coroutine
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +78,11 @@ async def yield_to_loop() -> None:
 async def sleep(seconds: float) -> None:
     """Let some time pass."""
     await effect(Sleep())
+
+
+async def finish(function: Callable[..., Awaitable[T]], *args: object) -> T:
+    """Call a function; the world lets nobody cancel what follows a cancellation."""
+    return await function(*args)
 
 
 class Runtime:

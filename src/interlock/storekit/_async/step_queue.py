@@ -1,5 +1,6 @@
 """The queue of a store that performs each step on a line atomically; `core.line` decides."""
 
+import contextlib
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
@@ -155,13 +156,18 @@ class AsyncStepQueue(AsyncQueue):
         args = spec.key, enter, claim, self._notifier.origin, waiter is not None and may_queue, already_queued
         try:
             step = await self._step(*args) if self._step_now is None else self._step_now(*args)
+            if step is not None and step.promoted:
+                await self._notify(spec.key, step)
         except StoreError as error:
             return on_unavailable(claim, error, may_queue, self._answered)
+        except GeneratorExit:  # a coroutine that is dropped cannot wait for anything
+            raise
+        except BaseException:
+            await rt.finish(self._notify_holders, spec.key)
+            raise
         self._answered = True
         if step is None:
             return BUSY
-        if step.promoted:
-            await self._notify(spec.key, step)
         place = step.answer
         if place is not None and place is not IS_DONE and place.state != USING:
             pause = pause_before_look(self._steps.poll_after, step.look_in, step.places)
@@ -184,11 +190,17 @@ class AsyncStepQueue(AsyncQueue):
             if not keep_for
             else (key, complete, claim.id, int(keep_for * MICROS), stored_result)
         )
-        step = await self._step(*args) if self._step_now is None else self._step_now(*args)
-        if step is None:
-            step = await self._insist(*args)
-        if step.promoted:
-            await self._notify(key, step)
+        try:
+            step = await self._step(*args) if self._step_now is None else self._step_now(*args)
+            if step is None:
+                step = await self._insist(*args)
+            if step.promoted:
+                await self._notify(key, step)
+        except (StoreError, GeneratorExit):
+            raise
+        except BaseException:
+            await rt.finish(self._notify_holders, key)
+            raise
         return bool(step.answer)
 
     async def renew(self, claims: Sequence[Claim]) -> list[Renewed]:
@@ -223,14 +235,11 @@ class AsyncStepQueue(AsyncQueue):
 
     async def adopt(self, key: str, id: str, claim: Claim, detached: bool = False) -> Held | None:
         origin = self._notifier.origin._replace(liveness_token="" if detached else LIVES)
-        step = await self._insist(key, adopt, id, claim, origin)
-        await self._notify(key, step)
-        return None if step.answer is None else Held(claim, step.answer.fence, 0.0, step.answer.slot)
+        place = await self._change(key, adopt, id, claim, origin)
+        return None if place is None else Held(claim, place.fence, 0.0, place.slot)
 
     async def evict(self, key: str, id: str | None) -> int:
-        step = await self._insist(key, evict, id)
-        await self._notify(key, step)
-        return int(step.answer)
+        return int(await self._change(key, evict, id))
 
     async def look(self, key: str) -> list[ClaimView]:
         known = await self._steps.keys(key) if key.endswith(SEPARATOR) else [key]
@@ -244,6 +253,24 @@ class AsyncStepQueue(AsyncQueue):
         """List the namespaces with a holder or a waiter."""
         found = {namespace_of(each) for each in await self._steps.keys("")}
         return sorted([each for each in found if await self.look(each + SEPARATOR)])
+
+    async def _change(self, key: str, transition: Transition, *args: object) -> Any:
+        """Perform a step, and notify the promoted waiters; return the answer of the step."""
+        try:
+            step = await self._insist(key, transition, *args)
+            await self._notify(key, step)
+        except (StoreError, GeneratorExit):
+            raise
+        except BaseException:
+            await rt.finish(self._notify_holders, key)
+            raise
+        return step.answer
+
+    async def _notify_holders(self, key: str) -> None:
+        """Notify all holders after an interrupt, which may have come between a step and its notifications."""
+        with contextlib.suppress(StoreError):
+            places = (await self._insist(key, look)).answer
+            self._wake([place for place in places if place.state == USING])
 
     async def _insist(self, key: str, transition: Transition, *args: object) -> StepResult:
         """Perform a step; retry while the store is busy.
@@ -267,16 +294,20 @@ class AsyncStepQueue(AsyncQueue):
     async def _notify(self, key: str, step: StepResult) -> None:
         """Notify the promoted waiters; continue with `settle` if more remain."""
         while step.promoted:
-            elsewhere = [
-                place
-                for place in step.promoted
-                if not self._waiters.notify(place.id, place.fence if place.state == USING else 0, place.slot)
-            ]
-            if elsewhere:
-                self._notifier.notify_others(elsewhere)
+            self._wake(step.promoted)
             if not step.more:
                 return
             step = await self._insist(key, settle)
+
+    def _wake(self, promoted: Sequence[QueuedClaim]) -> None:
+        """Notify waiters of this process, and those of others: holders of their fence, pending claims to poll."""
+        elsewhere = [
+            place
+            for place in promoted
+            if not self._waiters.notify(place.id, place.fence if place.state == USING else 0, place.slot)
+        ]
+        if elsewhere:
+            self._notifier.notify_others(elsewhere)
 
 
 def pause_before_look(poll_after: float, look_in: int, places: int = 0) -> float:

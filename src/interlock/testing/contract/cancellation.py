@@ -11,11 +11,12 @@ from interlock.testing.actors import Actor
 from interlock.testing.contract.fixtures import of_tasks
 from interlock.testing.faults import Stepwise
 from interlock.testing.store_fixture import ContractWorld, LockKind
-from interlock.testing.waiting import RENEWED, until_renewed
+from interlock.testing.waiting import RENEWED, lasting, until_renewed
 
 MOMENTS = 60  # more than the points at which an acquire can be cancelled
 ROUNDS = 40
 INSTANT = 2e-5  # seconds
+NOTIFIED_WITHIN = 0.4  # seconds, on a busy machine; the quickest poll takes half a second
 UNDONE_WITHIN = 4.0  # seconds; much less than the lease of a claim that is left behind
 
 
@@ -117,6 +118,27 @@ def test_a_release_cancelled_at_any_moment_is_done_or_repeatable(world: Contract
     # Renewed after 2.2 s, when the released ones would have been renewed twice.
     until_renewed(world.run(locks.lock(world.fresh_name(), ttl=6.6).acquire()))
     assert lost == []
+
+
+@of_tasks
+@pytest.mark.parametrize("change", ["release", "evict"])
+def test_who_follows_is_notified_though_the_change_was_cancelled(world: ContractWorld, change: str) -> None:
+    locks = world.connect()
+    lock = locks.lock(world.name)
+
+    async def story(at: int) -> None:
+        holder = await lock.acquire()
+        waiter = asyncio.ensure_future(lock.acquire())
+        await until_waiting(world, 1)
+        await cancelled_at(at, holder.release() if change == "release" else locks.evict(world.name, holder.id))
+        with lasting(0.0, NOTIFIED_WITHIN):
+            if holder.id in [claim.id for claim in await locks.claims(world.name)]:  # nothing was done
+                await holder.release()
+            grant = await waiter
+        await grant.release()
+
+    for at in range(20):
+        world.run(story(at))
 
 
 @of_tasks
