@@ -20,7 +20,7 @@ LIMITS = {  # calls, modules
     ("valkey", THREADS): (60, 18),
     ("valkey", TASKS): (99, 19),
     ("postgresql", THREADS): (60, 16),
-    ("postgresql", TASKS): (95, 17),
+    ("postgresql", TASKS): (98, 17),
 }
 """The present numbers; the goals are 70 calls on Redis, 140 on PostgreSQL, and 14 modules."""
 

@@ -11,7 +11,7 @@ from interlock.core.errors import StoreError
 from interlock.testing.actors import Actor
 from interlock.testing.other_process import Remote
 from interlock.testing.store_fixture import ContractWorld
-from interlock.testing.waiting import RENEWED, WAIT_LIMIT, eventually
+from interlock.testing.waiting import RENEWED, WAIT_LIMIT, eventually, throughout
 from tests.servers import Proxy
 from tests.support.redis_helpers import Line, connect_to
 
@@ -46,6 +46,20 @@ def test_a_successor_is_let_in_though_the_server_does_not_answer(
     assert let_go(bob, second) is True
     assert ann.do(line.grant.release) is True
     assert world.nothing_left()
+
+
+def test_a_waiter_that_others_count_begins_once_the_server_knows(
+    world: ContractWorld, proxy: Proxy, ann: Actor, bob: Actor
+) -> None:
+    lock = connect_to(world, proxy.url).lock(world.name, max_waiters=1)
+    grant = ann.do(lock.acquire)
+    waiting = world.in_line(bob.start, lock.acquire)
+    proxy.hold()
+    releasing = ann.start(grant.release)
+    throughout(0.5, lambda: not waiting.done())  # who is refused now may rely on it
+    proxy.pass_on()
+    assert releasing.result(20) is True
+    assert bob.do(waiting.result(20).release) is True
 
 
 def test_a_successor_whose_look_failed_is_released_for_good(

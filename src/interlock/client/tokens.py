@@ -51,7 +51,7 @@ class Token(NamedTuple):
 
 def written(where: str, claim: Claim, fence: int) -> str:
     """Return the token of a claim as text."""
-    id, (key, units, capacity, ttl, label, _), who = claim
+    id, (key, units, capacity, ttl, label, _, _), who = claim
     namespace, _, name = key.partition(SEPARATOR)
     token = Token(where, namespace, name, id, fence, units, capacity, ttl, label, who)
     return BEGINS + urlsafe_b64encode(json.dumps(token).encode()).decode().rstrip("=")

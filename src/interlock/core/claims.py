@@ -47,6 +47,8 @@ class LockSpec(NamedTuple):
         ttl: seconds until the lease expires unless it is renewed.
         label: free text, shown in listings.
         once: True for a run of `once`: the claim is dropped if a record of a completed run exists.
+        waits_for_server: True if no local hand-off grants it the lock, because callers that count the waiters rely on
+            waiters not having begun.
     """
 
     key: str
@@ -55,6 +57,7 @@ class LockSpec(NamedTuple):
     ttl: float = DEFAULT_TTL
     label: str = ""
     once: bool = False
+    waits_for_server: bool = False
 
 
 class Claim(NamedTuple):

@@ -343,7 +343,7 @@ def has_slots(units: int, capacity: int) -> bool:
 def _place(
     claim: Claim, origin: Origin, clock: StoreTime, max_fence: int, state: Literal["pending", "using"], slot: int = 0
 ) -> QueuedClaim:
-    id, (_, units, capacity, ttl, label, once), who = claim
+    id, (_, units, capacity, ttl, label, once, _), who = claim
     lease, stamp, _ = clock
     ttl = int(ttl * MICROS)
     fence = stamp if stamp > max_fence else max_fence + 1

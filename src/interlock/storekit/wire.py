@@ -62,10 +62,12 @@ class Wire(Protocol[Q_co, A_contra]):
     Attributes:
         where: the server, for messages.
         io_timeout: seconds to wait for a reply.
+        client_notifies: True if the client that reads a reply notifies the promoted waiters, not the server.
     """
 
     where: str
     io_timeout: float
+    client_notifies: bool
 
     def enter(self, claim: Claim, mode: Mode, channel: str) -> Q_co:
         """Request the lock; idempotent by the claim's id.

@@ -138,7 +138,7 @@ class AsyncServerQueue(AsyncQueue, Generic[Q, A]):
         finally:
             self._pool.entering.discard(claim.id)
         self._answered = True
-        answer = self._entered(claim.id, entered, may_queue, already_queued)
+        answer = self._entered(claim, entered, may_queue, already_queued)
         if answer.state != "pending":
             return answer
         poll_after = min(max(POLL_INTERVAL, len(self._waiters.by_id) / POLLS_OF_PROCESS), answer.poll_after)
@@ -146,11 +146,13 @@ class AsyncServerQueue(AsyncQueue, Generic[Q, A]):
         return unchecked(EnterResult, ("pending", 0, poll_after, True, None, 0, made))
 
     def _entered(
-        self, id: str, answer: EnterResult | QueuedBehind | None, may_queue: bool, already_queued: bool
+        self, claim: Claim, answer: EnterResult | QueuedBehind | None, may_queue: bool, already_queued: bool
     ) -> EnterResult:
         """Process the reply of the server."""
+        id = claim.id
         if isinstance(answer, QueuedBehind):
-            self._waiters.follow(answer.before, id, answer.fence)
+            if not claim.spec.waits_for_server:
+                self._waiters.follow(answer.before, id, answer.fence)
             answer = EnterResult("pending", poll_after=answer.poll_after)
         if answer is not None and answer.state == "pending":
             return answer
@@ -216,7 +218,9 @@ class AsyncServerQueue(AsyncQueue, Generic[Q, A]):
         lost = False
         try:
             try:
-                reply = await self._pool.ask(request, clock.now() + self._wire.io_timeout)
+                # Without its reply nobody would be notified; the server of the others performs requests in order.
+                ask = self._ask_to_the_end if self._wire.client_notifies else self._ask_once
+                reply = await ask(request)
             except (ConnectionEnded, NoAnswer):
                 lost = True
                 reply = await self._ask(request)
@@ -310,6 +314,9 @@ class AsyncServerQueue(AsyncQueue, Generic[Q, A]):
 
     async def evict(self, key: str, id: str | None) -> int:
         """Evict like `AsyncQueue.evict`."""
+        return await rt.finish_within(self._wire.io_timeout, self._evict, key, id)
+
+    async def _evict(self, key: str, id: str | None) -> int:
         count, more, rest = self._wire.evicted(await self._ask_once(self._wire.evict(key, id)))
         while rest:
             also, more, rest = self._wire.evicted(await self._ask_once(self._wire.evict(key, id, rest)))
@@ -359,6 +366,10 @@ class AsyncServerQueue(AsyncQueue, Generic[Q, A]):
     async def _ask_once(self, request: Q) -> A:
         """Send a request that must not be performed twice without the caller's knowledge."""
         return await self._pool.ask(request, clock.now() + self._wire.io_timeout)
+
+    async def _ask_to_the_end(self, request: Q) -> A:
+        """Send a request, and wait for its reply even if the caller is cancelled."""
+        return await rt.finish_within(self._wire.io_timeout, self._ask_once, request)
 
     async def _ask_twice(self, request: Q, limit: float | None = None) -> A:
         """Send a request, and once more without a reply: a proxy may have dropped the connection."""

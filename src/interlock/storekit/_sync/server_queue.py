@@ -139,7 +139,7 @@ class ServerQueue(Queue, Generic[Q, A]):
         finally:
             self._pool.entering.discard(claim.id)
         self._answered = True
-        answer = self._entered(claim.id, entered, may_queue, already_queued)
+        answer = self._entered(claim, entered, may_queue, already_queued)
         if answer.state != "pending":
             return answer
         poll_after = min(max(POLL_INTERVAL, len(self._waiters.by_id) / POLLS_OF_PROCESS), answer.poll_after)
@@ -147,11 +147,13 @@ class ServerQueue(Queue, Generic[Q, A]):
         return unchecked(EnterResult, ("pending", 0, poll_after, True, None, 0, made))
 
     def _entered(
-        self, id: str, answer: EnterResult | QueuedBehind | None, may_queue: bool, already_queued: bool
+        self, claim: Claim, answer: EnterResult | QueuedBehind | None, may_queue: bool, already_queued: bool
     ) -> EnterResult:
         """Process the reply of the server."""
+        id = claim.id
         if isinstance(answer, QueuedBehind):
-            self._waiters.follow(answer.before, id, answer.fence)
+            if not claim.spec.waits_for_server:
+                self._waiters.follow(answer.before, id, answer.fence)
             answer = EnterResult("pending", poll_after=answer.poll_after)
         if answer is not None and answer.state == "pending":
             return answer
@@ -217,7 +219,9 @@ class ServerQueue(Queue, Generic[Q, A]):
         lost = False
         try:
             try:
-                reply = self._pool.ask(request, clock.now() + self._wire.io_timeout)
+                # Without its reply nobody would be notified; the server of the others performs requests in order.
+                ask = self._ask_to_the_end if self._wire.client_notifies else self._ask_once
+                reply = ask(request)
             except (ConnectionEnded, NoAnswer):
                 lost = True
                 reply = self._ask(request)
@@ -311,6 +315,9 @@ class ServerQueue(Queue, Generic[Q, A]):
 
     def evict(self, key: str, id: str | None) -> int:
         """Evict like `Queue.evict`."""
+        return rt.finish_within(self._wire.io_timeout, self._evict, key, id)
+
+    def _evict(self, key: str, id: str | None) -> int:
         count, more, rest = self._wire.evicted(self._ask_once(self._wire.evict(key, id)))
         while rest:
             also, more, rest = self._wire.evicted(self._ask_once(self._wire.evict(key, id, rest)))
@@ -360,6 +367,10 @@ class ServerQueue(Queue, Generic[Q, A]):
     def _ask_once(self, request: Q) -> A:
         """Send a request that must not be performed twice without the caller's knowledge."""
         return self._pool.ask(request, clock.now() + self._wire.io_timeout)
+
+    def _ask_to_the_end(self, request: Q) -> A:
+        """Send a request, and wait for its reply even if the caller is cancelled."""
+        return rt.finish_within(self._wire.io_timeout, self._ask_once, request)
 
     def _ask_twice(self, request: Q, limit: float | None = None) -> A:
         """Send a request, and once more without a reply: a proxy may have dropped the connection."""

@@ -199,6 +199,8 @@ class PostgresWire:
         prepared: the names of the steps as prepared statements, by their SQL; empty behind a pooler without support.
     """
 
+    client_notifies = True
+
     def __init__(self, options: PostgresOptions) -> None:
         self.where = options.where
         self.io_timeout = options.timeout

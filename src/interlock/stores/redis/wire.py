@@ -73,6 +73,8 @@ class RedisWire:
         deaf: True if the server or a proxy does not support SUBSCRIBE: then waiters poll.
     """
 
+    client_notifies = False
+
     def __init__(self, where: str, io_timeout: float, replicas: int = 0) -> None:
         self.where = where
         self.io_timeout = io_timeout
