@@ -188,6 +188,17 @@ def test_who_begins_while_the_last_one_undoes_makes_it_again(tmp_path: Path) -> 
     assert log.count("undo") == 2
 
 
+def test_no_name_is_that_of_the_undo_of_another(tmp_path: Path) -> None:
+    log: list[str] = []
+    worker = Worker(tmp_path, log, "worker")
+    for name in ("undoing:x", "x"):
+        worker(name, lambda: log.append("make"), lambda made: log.append("undo"))
+    worker.end()
+    worker.wait()
+    worker.close()
+    assert log == ["make", "make", "undo", "undo"]
+
+
 def test_who_finds_a_half_done_undo_finishes_it_or_is_refused(tmp_path: Path) -> None:
     log: list[str] = []
     first, second = (Worker(tmp_path, log, name) for name in ("first", "second"))

@@ -1,5 +1,6 @@
 """A process of a stable name that dies and starts again: what the next one takes over, and what it leaves."""
 
+import json
 import os
 import pickle
 import shutil
@@ -13,7 +14,10 @@ from pathlib import Path
 import pytest
 
 import interlock
+from interlock.core.claims import MAX_INSTANCE, MAX_LABEL
+from interlock.patterns.payload import digest_of, labelled
 from interlock.runtime.incarnation import Incarnation, began, this_process
+from interlock.stores.files.slots import tail
 from interlock.testing.other_process import Remote
 from interlock.testing.store_fixture import ContractWorld, StoreFixture
 from interlock.testing.waiting import RENEWED, eventually
@@ -223,3 +227,11 @@ def test_a_process_whose_main_thread_has_ended_lives() -> None:
         assert not mine()._replace(pid=process.pid, start=start).is_over(mine())
         process.kill()
         eventually(lambda: mine()._replace(pid=process.pid, start=start).is_over(mine()))
+
+
+@pytest.mark.parametrize("label", ["", "ä" * MAX_LABEL])
+def test_a_digest_and_an_instance_fit_into_a_file_beside_the_longest_host(label: str) -> None:
+    digest, mark = digest_of("\0pay", b"a"), Incarnation("!" * MAX_INSTANCE, "0" * 8, 4_194_304, 10**10, 10**12).mark
+    text = tail(1, 10**6, 10**9, True, "a" * 20, f"{'h' * 64} 4194304", mark + "t" * 60, labelled(digest, label))
+    assert f'label="payload:{digest}' in text.decode()
+    assert json.dumps(mark, ensure_ascii=False)[1:-1] in text.decode()

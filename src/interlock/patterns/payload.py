@@ -32,7 +32,7 @@ def canonical(payload: object) -> bytes:
         InvalidArgument: the payload is neither.
     """
     if isinstance(payload, (bytes, bytearray, memoryview)):
-        return b"bytes " + payload
+        return b"bytes " + bytes(payload)
     try:
         text = json.dumps(payload, sort_keys=True, separators=(",", ":"), allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:

@@ -67,7 +67,7 @@ class OncePerRun:
                 use = self._uses[name] = Use(grant)
                 self._at_end.callback(self._leave, name, use)
             use.undo = undo or use.undo
-        return self._locks.once(name, keep=KEEP).run(make)  # outside of the turn: nobody undoes what is used
+        return self._locks.once(_made(name), keep=KEEP).run(make)  # outside of the turn: nobody undoes what is used
 
     def end(self) -> None:
         """Use nothing any more, in the reverse order; undo what no other worker uses."""
@@ -105,7 +105,7 @@ class OncePerRun:
 
     def _undone(self, name: str, use: Use) -> bool:
         """Undo if no worker uses the name; return False if one does.  The caller has the turn."""
-        if use.undo is None or not (self._locks.is_done(name) or self._locks.is_done(_undoing(name))):
+        if use.undo is None or not (self._locks.is_done(_made(name)) or self._locks.is_done(_undoing(name))):
             return True
         if self._locks.claims(f"use:{name}"):
             return False
@@ -118,21 +118,25 @@ class OncePerRun:
         if self._locks.is_done(_undoing(name)):
             if undo is None:
                 raise LockError(
-                    f"A worker was killed during undo of {name!r}. Pass undo= in every call of once_per_run for "
-                    f"{name!r}, so that another worker can finish the undo."
+                    f"The undo of {name!r} was not finished: it failed, or its worker was killed. Pass undo= in "
+                    f"every call of once_per_run for {name!r}, so that another worker can finish it."
                 )
             self._undo(name, undo)
 
     def _undo(self, name: str, undo: Undo) -> None:
         """Undo and forget; if this worker is killed meanwhile, a record tells the next worker that the undo began."""
         self._locks.once(_undoing(name), keep=KEEP).run(lambda: None)
-        if self._locks.is_done(name):
+        if self._locks.is_done(_made(name)):
             result = None
             with suppress(NotKept):
-                result = self._locks.once(name, keep=KEEP).run(lambda: None)  # the recorded one
+                result = self._locks.once(_made(name), keep=KEEP).run(lambda: None)  # the recorded one
             undo(result)
-            self._locks.forget(name)
+            self._locks.forget(_made(name))
         self._locks.forget(_undoing(name))
+
+
+def _made(name: str) -> str:
+    return f"made:{name}"
 
 
 def _undoing(name: str) -> str:

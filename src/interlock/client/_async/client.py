@@ -172,6 +172,8 @@ class AsyncClient(BaseClient):
             if state.takes_over:
                 await self._take_over(state)
             who = state.marked(who)
+        if options.max_waiters is not None:
+            spec = spec._replace(waits_for_server=True)
         started = self.now()
         id, entering = rt.fresh_id(), state.entering
         claim: Claim = unchecked(Claim, (id, spec, who))
@@ -253,7 +255,8 @@ class AsyncClient(BaseClient):
         if held is None:
             state.entering.pop(id, None)
             if not call.done:
-                self.emit("timed out", call.claim, started=call.started)
+                reason = "" if call.full_line is None else f"max_waiters={call.max_waiters} others were waiting"
+                self.emit("timed out", call.claim, started=call.started, reason=reason)
             call.queued = None
 
     async def _take_back(
@@ -341,7 +344,7 @@ class AsyncClient(BaseClient):
         mine = this_process(self.instance or "", self.since)
         taken: list[str] = []
         try:
-            for view in await state.queue.look(self.listed(None)):
+            for view in waiters_first(await state.queue.look(self.listed(None))):
                 author = author_of(view)
                 if author is not None and author.is_over(mine):
                     reason = f"left by process {view.pid} on {view.host}, an earlier {mine.instance}"
@@ -363,7 +366,7 @@ class AsyncClient(BaseClient):
         """Remove the claims of an instance, also those of a living process; arguments as in `AsyncLocks.evict`."""
         self.need("waiters", "evict(instance=…)")
         removed = 0
-        for view in await self.look(self.listed(name)):
+        for view in waiters_first(await self.look(self.listed(name))):
             if view.instance == instance and id in (None, view.id):
                 removed += await self.evict(self.key(view.name), view.id, seen=[view])
         return removed
@@ -554,3 +557,8 @@ async def _at_exit() -> None:
 each_in_forked_child(clients, AsyncClient.start_afresh)
 if not rt.IS_ASYNC:  # no loop runs at exit: leases expire
     atexit.register(_at_exit)
+
+
+def waiters_first(views: Sequence[ClaimView]) -> list[ClaimView]:
+    """Return claims in the order of their eviction: an evicted holder would let in a waiter that is evicted next."""
+    return sorted(views, key=lambda view: view.state == USING)

@@ -63,6 +63,8 @@ class BucketStore(BlockingStore):
             config: further settings of the client; its own entry "client_options" has those of HTTP.
         """
         require_module("obstore", f"Locks in a bucket need obstore. Run: {install('bucket')}")
+        if config is not None and not (isinstance(config, Mapping) and all(isinstance(name, str) for name in config)):
+            raise InvalidArgument("config must be a dict of settings by their names, which are strings.")
         return reads_url(partial(_store_of, config=dict(config or {})))(url)
 
     def steps(self) -> StepStore:
@@ -159,8 +161,9 @@ def _client(kind: Callable[..., object], bucket: str, settings: Options, how: Op
     except (BaseError, ValueError, TypeError) as error:
         reason = str(error).partition("\n")[0]
     # Raised here, because the chained error could show a secret.
-    for secret in (str(value) for name, value in settings.items() if is_secret(name)):
-        reason = reason.replace(secret, "***")
+    for name, value in settings.items():
+        if is_secret(name) and isinstance(value, str) and value:
+            reason = reason.replace(value, "***")
     raise InvalidArgument(
         f"{where}: {reason} Options: {', '.join(sorted(_KNOWN))}, and the settings of obstore's {kind.__name__}."
     )

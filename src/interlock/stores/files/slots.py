@@ -29,6 +29,7 @@ SLOT = 512
 FREE = b"done    "
 MOMENT_LENGTH = 17  # characters of a moment
 TAIL_AT = 176  # the position of `units=` in a slot
+LEAST_LABEL = 46  # bytes of the label beside an instance, for the digest of a payload of `once` and "…"
 MAX_FENCE = 9 * 10**15  # fences stay below it until the year 2255; a higher one is damage
 LINE_MAGIC = b"interlock line 2 head="
 DONE_AT = len(LINE_MAGIC) + 5 + len(" done=")
@@ -160,7 +161,7 @@ def tail(units: int, capacity: int, ttl: int, once: bool, alive: str, home: str,
     # An instance makes the thread's text longer: it gets the room that the label leaves, and at least room for its
     # marks, which JSON writes as two bytes each, because a takeover reads them.
     marks = who.rfind(INSTANCE_MARK) + 1
-    least = min(marks + 60, room - 20) if marks else 60
+    least = min(marks + 60, room - LEAST_LABEL) if marks else 60
     thread = _fit(who, max(least, room - len(_fit(label, room - least).encode())))
     text = f"{fixed} thread={thread} label={_fit(label, room - len(thread.encode()))}"
     return text.encode().ljust(SLOT - TAIL_AT - 1) + b"\n"
@@ -170,7 +171,7 @@ def _fit(text: str, most: int) -> str:
     """Return a text as a JSON string, cut to `most` bytes."""
     quoted = json.dumps(text, ensure_ascii=False)
     while len(quoted.encode()) > most:
-        text = text[: len(text) * 3 // 4]
+        text = text[: -max(1, (len(quoted.encode()) - most) // 6)]  # a letter may have six bytes
         quoted = json.dumps(text + "…", ensure_ascii=False)
     return quoted
 

@@ -9,7 +9,7 @@ from interlock.client.events import Event
 from interlock.core.claims import MAX_INSTANCE, MAX_LABEL, LockSpec
 from interlock.core.errors import InvalidArgument, LockTimeout, StoreError
 from interlock.runtime.incarnation import Incarnation, began
-from interlock.testing.actors import Actor
+from interlock.testing.actors import Actor, results
 from interlock.testing.contract.fixtures import needs
 from interlock.testing.faults import Counting, Failing, Lossy, Slow
 from interlock.testing.store_fixture import ContractWorld
@@ -96,6 +96,18 @@ def test_evict_removes_the_claims_of_one_instance(world: ContractWorld, ann: Act
     assert all(world.nothing_left(name) for name in names)
     assert ann.do(other.release) is True
     bob.do(waiting.result(20).release)  # the evicted waiter has begun again
+
+
+@needs("waiters")
+def test_an_evicted_instance_does_not_hand_over_to_itself(world: ContractWorld) -> None:
+    lock = world.connect(instance=NAME).lock(world.name)
+    first, *others = world.actors(3)
+    grant = first.do(lock.acquire)
+    jobs = [actor.start_within(lock, lambda grant: grant.lost) for actor in others]
+    world.until_waiting(2)
+    assert first.do(world.connect().evict, instance=NAME) == 3
+    assert first.do(grant.release) is False
+    assert results(jobs) == [False, False]  # evicted waiters begin again, and hold the lock one after the other
 
 
 def test_evict_without_name_and_instance_is_refused(world: ContractWorld, locks: Any, ann: Actor) -> None:

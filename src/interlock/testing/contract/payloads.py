@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from interlock.core.claims import MAX_INSTANCE
 from interlock.core.errors import LockTimeout, NotKept, PayloadMismatch
 from interlock.testing.actors import Actor
 from interlock.testing.contract.fixtures import needs
@@ -54,10 +55,12 @@ def test_a_record_matches_a_call_if_one_has_no_payload(
 
 
 @pytest.mark.parametrize("label", [None, "ä" * 200], ids=["no label", "longest label"])
+@pytest.mark.parametrize("instance", [None, "!" * MAX_INSTANCE], ids=["no instance", "longest instance"])
 @needs("once")
 def test_a_running_call_refuses_another_payload(
-    world: ContractWorld, locks: Any, ann: Actor, bob: Actor, label: str | None
+    world: ContractWorld, ann: Actor, bob: Actor, label: str | None, instance: str | None
 ) -> None:
+    locks = world.connect(instance=instance)
     gate = world.gate()
     work = Work(world, gate=gate)
     running = ann.start(locks.once(world.name, keep=MINUTE, payload=b"a", label=label).run, work.function)
