@@ -160,10 +160,8 @@ class AsyncStepQueue(AsyncQueue):
                 await self._notify(spec.key, step)
         except StoreError as error:
             return on_unavailable(claim, error, may_queue, self._answered)
-        except GeneratorExit:  # a coroutine that is dropped cannot wait for anything
-            raise
-        except BaseException:
-            await rt.finish(self._notify_holders, spec.key)
+        except BaseException as error:
+            await self._broken_off(spec.key, error)
             raise
         self._answered = True
         if step is None:
@@ -196,10 +194,8 @@ class AsyncStepQueue(AsyncQueue):
                 step = await self._insist(*args)
             if step.promoted:
                 await self._notify(key, step)
-        except (StoreError, GeneratorExit):
-            raise
-        except BaseException:
-            await rt.finish(self._notify_holders, key)
+        except BaseException as error:
+            await self._broken_off(key, error)
             raise
         return bool(step.answer)
 
@@ -259,15 +255,18 @@ class AsyncStepQueue(AsyncQueue):
         try:
             step = await self._insist(key, transition, *args)
             await self._notify(key, step)
-        except (StoreError, GeneratorExit):
-            raise
-        except BaseException:
-            await rt.finish(self._notify_holders, key)
+        except BaseException as error:
+            await self._broken_off(key, error)
             raise
         return step.answer
 
+    async def _broken_off(self, key: str, error: BaseException) -> None:
+        """Notify the holders after an interrupt, which may have come between a step and its notifications."""
+        # Not if the step itself failed, nor in a coroutine that is dropped: it cannot wait for anything.
+        if not isinstance(error, (StoreError, GeneratorExit)) and not isinstance(error.__cause__, StoreError):
+            await rt.finish(self._notify_holders, key)
+
     async def _notify_holders(self, key: str) -> None:
-        """Notify all holders after an interrupt, which may have come between a step and its notifications."""
         with contextlib.suppress(StoreError):
             places = (await self._insist(key, look)).answer
             self._wake([place for place in places if place.state == USING])
