@@ -10,7 +10,7 @@ from interlock.stores.redis import errors as acl
 from interlock.stores.redis.resp import ReplyError
 from interlock.testing.actors import Actor
 from interlock.testing.store_fixture import TASKS, THREADS, ContractWorld, LockKind
-from interlock.testing.waiting import RENEWED, eventually
+from interlock.testing.waiting import RENEWED, until_renewed
 from tests.servers import RedisCluster, RedisServer
 from tests.support.redis_helpers import connect_to, is_of_use, place_of, url_of, user
 
@@ -38,8 +38,7 @@ def test_to_lock_wait_renew_look_and_evict(
     locks = connect_to(world, url_of(server))
     grant = ann.do(kind.make(locks, world.name, ttl=RENEWED).acquire)
     waiting = world.in_line(bob.start, kind.rival(locks, world.name).acquire)
-    before = grant.expires_in
-    eventually(lambda: grant.expires_in > before)
+    until_renewed(grant)
     assert len(ann.do(locks.claims)) == len(ann.do(locks.claims, world.name)) == 2
     assert ann.do(grant.release) is True
     theirs = waiting.result(10)

@@ -20,7 +20,7 @@ import valkey.asyncio
 from interlock.core.errors import StoreError
 from interlock.testing.actors import Actor
 from interlock.testing.store_fixture import TASKS, THREADS, ContractWorld, LockKind
-from interlock.testing.waiting import RENEWED, eventually, lasting
+from interlock.testing.waiting import RENEWED, eventually, lasting, until_renewed
 from tests.servers import Proxy, RedisSentinel, RedisServer, need
 from tests.servers.resp import Refused
 from tests.support.redis_helpers import connect_to, for_interface, is_of_use, place_of, servers_with
@@ -68,8 +68,7 @@ def works(world: ContractWorld, client: Any) -> None:
     """Check that locks work with a client, with a hand-over, and that the client still works afterwards."""
     ann, locks = world.actor(), connect_to(world, client)
     grant = ann.do(locks.lock(world.name, ttl=RENEWED).acquire)
-    before = grant.expires_in
-    eventually(lambda: grant.expires_in > before)
+    until_renewed(grant)
     assert ann.do(grant.release) is True
     is_of_use(world, locks)
     ann.do(locks.close)

@@ -10,7 +10,7 @@ import pytest
 from interlock.core.errors import StoreError
 from interlock.testing.actors import Actor
 from interlock.testing.store_fixture import ContractWorld, LockKind, StoreFixture
-from interlock.testing.waiting import eventually, moment, since, throughout
+from interlock.testing.waiting import eventually, moment, since, throughout, until_renewed
 from tests.servers import RedisCluster, RedisSentinel, RedisServer, TlsFiles, need, serving
 from tests.support.client_actors import hand_over
 from tests.support.redis_helpers import SERVERS, is_of_use, key_of, one_after_another, place_of
@@ -66,8 +66,7 @@ def test_a_lock_whose_slot_moves_is_kept_and_handed_over(
     grant = ann.do(locks.lock(world.name, ttl=3, on_lost=lost.append).acquire)
     waiting = world.in_line(bob.start, locks.lock(world.name, ttl=3).acquire)
     moved = cluster.move(key_of(world.name))
-    before = grant.expires_in
-    eventually(lambda: grant.expires_in > before)  # renewed, by the new node
+    until_renewed(grant)  # renewed, by the new node
     assert not waiting.done()
     assert ann.do(grant.renew) is True  # at the new node
     assert moved.command("EXISTS", key_of(world.name)) == 1

@@ -9,7 +9,7 @@ import pytest
 from interlock.core.errors import LockLost, StoreError
 from interlock.testing.actors import Actor
 from interlock.testing.store_fixture import ContractWorld
-from interlock.testing.waiting import eventually
+from interlock.testing.waiting import eventually, until_renewed
 from tests.servers import RedisServer
 from tests.support.client_actors import hand_over
 from tests.support.redis_helpers import one_after_another, servers_with
@@ -77,8 +77,7 @@ def test_an_outage_of_a_persistent_server_loses_nothing(
     grant = ann.do(locks.lock(world.name, ttl=3, on_lost=lost.append).acquire)
     waiting = world.in_line(bob.start, locks.lock(world.name).acquire)
     outage(server)
-    before = grant.expires_in
-    eventually(lambda: grant.expires_in > before)  # renewed since
+    until_renewed(grant)  # renewed since
     assert not waiting.done()
     hand_over(ann, grant, bob, waiting, 5)
     assert lost == []
