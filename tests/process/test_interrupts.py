@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
+
+from interlock.runtime import _threads
 
 STRIKES = 40
 
@@ -54,3 +57,22 @@ def test_repeated_interrupts_cause_no_hang_and_no_lasting_claim(store: str, kind
     command = [sys.executable, "-c", STRUCK, url, kind, str(STRIKES)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
+
+
+def test_an_interrupt_inside_of_threading_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    interrupts, lock = [KeyboardInterrupt()], threading.Lock()
+
+    def start(thread: threading.Thread) -> None:
+        if not interrupts:
+            raise RuntimeError("can't start new thread")
+        with lock:
+            lock.release()  # as a Condition that is interrupted in its wait
+            raise interrupts.pop()
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    with pytest.raises(KeyboardInterrupt):
+        _threads.start_background("interlock-test", print)
+    try:
+        raise ZeroDivisionError
+    except ZeroDivisionError:  # no interrupt: the caller handles it
+        assert _threads.start_background("interlock-test", print) is None

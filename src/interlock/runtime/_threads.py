@@ -102,10 +102,16 @@ def start_background(name: str, function: Callable[[*Ts], object], *args: *Ts) -
     Raises:
         StoreError: a subinterpreter cannot start such threads.
     """
+    handled = sys.exception()
     try:
         thread = threading.Thread(target=background().run, args=(function, *args), name=name, daemon=True)
         thread.start()
     except RuntimeError as error:
+        interrupt = error.__context__
+        if (
+            interrupt is not None and interrupt is not handled
+        ):  # it came inside of `threading`, whose lock replaced it
+            raise interrupt from None
         if "interpreter" in str(error) and "shutdown" not in str(error):
             raise StoreError(
                 f"Cannot start a thread to renew leases in this interpreter ({error}). Lock in the main "
