@@ -108,9 +108,7 @@ def start_background(name: str, function: Callable[[*Ts], object], *args: *Ts) -
         thread.start()
     except RuntimeError as error:
         interrupt = error.__context__
-        if (
-            interrupt is not None and interrupt is not handled
-        ):  # it came inside of `threading`, whose lock replaced it
+        if interrupt is not None and interrupt is not handled:  # it came inside of `threading`, which replaced it
             raise interrupt from None
         if "interpreter" in str(error) and "shutdown" not in str(error):
             raise StoreError(
